@@ -1,0 +1,3 @@
+{{- define "etcd-operator.crdNames" -}}
+- etcdclusters.etcd.database.coreos.com
+{{- end }}
