@@ -1,0 +1,165 @@
+//! The client to the API server: which credentials, which time-outs, and a count of its requests. Opens connections; reads the
+//! kubeconfig or the Pod's service account.
+
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::{Request, Response};
+use kube::client::{Body, ClientBuilder};
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use tower::{BoxError, Layer, Service};
+
+use crate::metrics::RestRequests;
+
+/// An API server that does not pick up within this is not there; waiting longer only hides it from whoever reads the Pod's log.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the API server may take for the first, trivial answer.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("cannot use the kubeconfig {path}")]
+    Kubeconfig {
+        path: PathBuf,
+        #[source]
+        source: Box<KubeconfigError>,
+    },
+    #[error("cannot use the Pod's service account")]
+    ServiceAccount(#[source] Box<InClusterError>),
+    #[error("no --kubeconfig, not in a Pod, and no usable kubeconfig of the user")]
+    NoConfiguration(#[source] Box<KubeconfigError>),
+    #[error("cannot set up a client for the API server at {url}")]
+    Client {
+        url: String,
+        #[source]
+        source: Box<kube::Error>,
+    },
+    #[error("cannot reach the API server at {url}")]
+    Unreachable {
+        url: String,
+        #[source]
+        source: Box<kube::Error>,
+    },
+    #[error("the API server at {url} did not answer within {} s", FIRST_ANSWER_TIMEOUT.as_secs())]
+    Silent { url: String },
+}
+
+/// Makes ring the process's one crypto provider. Harmless when called again.
+pub fn install_crypto_provider() {
+    let _already = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// A client whose API server has answered once: the errors that everyone meets first (wrong address, nothing there) show here, and
+/// the connection it leaves in the pool spares the next request its handshake.
+pub async fn connect(
+    kubeconfig: Option<&Path>,
+    requests: &RestRequests,
+) -> Result<Client, ConnectError> {
+    install_crypto_provider();
+    let mut config = configuration(kubeconfig).await?;
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    let url = config.cluster_url.to_string();
+    let host = config
+        .cluster_url
+        .authority()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let client = ClientBuilder::try_from(config)
+        .map_err(|source| ConnectError::Client {
+            url: url.clone(),
+            source: Box::new(source),
+        })?
+        .with_layer(&CountRequests {
+            requests: requests.clone(),
+            host,
+        })
+        .build();
+    match tokio::time::timeout(FIRST_ANSWER_TIMEOUT, client.apiserver_version()).await {
+        Ok(Ok(version)) => {
+            tracing::debug!(%url, version = version.git_version, "API server");
+            Ok(client)
+        }
+        // It answered, if only with a refusal: some clusters forbid /version to everyone but administrators.
+        Ok(Err(kube::Error::Api(_))) => Ok(client),
+        Ok(Err(source)) => Err(ConnectError::Unreachable {
+            url,
+            source: Box::new(source),
+        }),
+        Err(_elapsed) => Err(ConnectError::Silent { url }),
+    }
+}
+
+/// A Pod's service account wins over a kubeconfig that happens to lie about; `Config::infer` has it the other way round.
+async fn configuration(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+    if let Some(path) = kubeconfig {
+        let broken = |source| ConnectError::Kubeconfig {
+            path: path.to_owned(),
+            source: Box::new(source),
+        };
+        let kubeconfig = Kubeconfig::read_from(path).map_err(broken)?;
+        return Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .map_err(broken);
+    }
+    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+        return Config::incluster()
+            .map_err(|source| ConnectError::ServiceAccount(Box::new(source)));
+    }
+    Config::from_kubeconfig(&KubeConfigOptions::default())
+        .await
+        .map_err(|source| ConnectError::NoConfiguration(Box::new(source)))
+}
+
+/// Counts what is asked of the API server, by verb and answer.
+#[derive(Clone, Debug)]
+struct CountRequests {
+    requests: RestRequests,
+    host: String,
+}
+
+impl<S> Layer<S> for CountRequests {
+    type Service = Counted<S>;
+
+    fn layer(&self, inner: S) -> Counted<S> {
+        Counted {
+            inner,
+            count: self.clone(),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Counted<S> {
+    inner: S,
+    count: CountRequests,
+}
+
+impl<S, B> Service<Request<Body>> for Counted<S>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let method = request.method().clone();
+        let count = self.count.clone();
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            let code = answer.as_ref().ok().map(|a| a.status().as_u16());
+            count.requests.count(method.as_str(), code, &count.host);
+            answer
+        })
+    }
+}
