@@ -1,1 +1,28 @@
-//! 
+//! Scenarios on a real Kubernetes: the harness that runs them and the vocabulary they are written in.
+//!
+//! A scenario is an `async fn(&Context) -> Outcome` whose name is a sentence. It owns a namespace, waits on
+//! conditions and never on the clock, and when it fails the harness prints the resource, its events, its
+//! pods and the operator's logs. The suites are `tests/api` (admission, schema, access: no etcd needed) and
+//! `tests/cluster` (real etcd); `cargo xtask test` starts a cluster and runs them.
+
+mod chart;
+mod cluster;
+mod command;
+mod context;
+mod environment;
+pub mod history;
+mod report;
+mod requests;
+mod runner;
+mod scenario;
+mod wait;
+
+pub use chart::{OPERATOR_NAMESPACE, RELEASE, install};
+pub use cluster::{Cluster, GROUP, Member, condition_is, etcdclusters};
+pub use command::{Finished, run};
+pub use context::Context;
+pub use environment::Environment;
+pub use requests::{Request, Requests};
+pub use runner::Suite;
+pub use scenario::{Outcome, Scenario};
+pub use wait::{PATIENCE, until, until_all, until_answer};

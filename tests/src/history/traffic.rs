@@ -1,0 +1,200 @@
+//! One writer and one reader that never rest, each on a connection of its own through the client Service.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail, ensure};
+use etcd_client::{Client, Compare, CompareOp, EventType, Txn, TxnOp, WatchOptions};
+use tokio::{sync::watch, task::JoinHandle, time::timeout};
+
+use super::{Committed, History, Outcome, Read, Tick, Write, judge};
+use crate::{Cluster, cluster::connect, wait::until_answer};
+
+const KEY: &str = "traffic";
+/// Longer than an election: an answer that takes longer counts as lost.
+const ANSWER: Duration = Duration::from_secs(3);
+/// Between two requests of one client: hundreds a second would starve the other scenarios of a small machine.
+const PACE: Duration = Duration::from_millis(5);
+
+/// Traffic under way; `stop` ends it and judges what happened.
+#[derive(Debug)]
+pub struct Traffic {
+    endpoint: String,
+    stop: watch::Sender<bool>,
+    acknowledged: Arc<AtomicU64>,
+    writer: JoinHandle<Vec<Write>>,
+    reader: JoinHandle<Vec<Read>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Summary {
+    pub acknowledged: usize,
+    pub unknown: usize,
+    pub reads: usize,
+}
+
+impl Traffic {
+    /// Starts on a key of its own, and returns once the first write is acknowledged.
+    pub async fn start(cluster: &Cluster<'_>) -> anyhow::Result<Self> {
+        let endpoint = cluster.client_endpoint().await?;
+        let (stop, stopped) = watch::channel(false);
+        let clock = Arc::new(AtomicU64::new(1));
+        let acknowledged = Arc::new(AtomicU64::new(0));
+        let writer = Writer {
+            client: connect(&endpoint).await?,
+            clock: Arc::clone(&clock),
+            acknowledged: Arc::clone(&acknowledged),
+            writes: Vec::new(),
+        };
+        let reader = tokio::spawn(keep_reading(connect(&endpoint).await?, clock, stopped.clone()));
+        let writer = tokio::spawn(writer.keep_writing(stopped));
+        let traffic = Self { endpoint, stop, acknowledged, writer, reader };
+        traffic.goes_on().await?;
+        Ok(traffic)
+    }
+
+    /// Waits for ten more acknowledged writes: the cluster serves *now*.
+    pub async fn goes_on(&self) -> anyhow::Result<()> {
+        let before = self.acknowledged.load(Ordering::SeqCst);
+        until_answer("ten more writes to be acknowledged", PACE, || async {
+            Ok((self.acknowledged.load(Ordering::SeqCst) >= before + 10).then_some(()))
+        })
+        .await
+    }
+
+    /// Ends the traffic; an error is a broken promise of the store, or traffic that proves nothing.
+    pub async fn stop(self) -> anyhow::Result<Summary> {
+        self.stop.send_replace(true);
+        let writes = self.writer.await.context("the writer")?;
+        let reads = self.reader.await.context("the reader")?;
+        let mut client = connect(&self.endpoint).await?;
+        let committed = committed(&mut client).await.context("reading what etcd kept")?;
+        let history = History { writes, reads, committed };
+        let violations = judge(&history);
+        ensure!(violations.is_empty(), "the store broke its promise: {violations:#?}");
+        let count = |wanted: fn(&Write) -> bool| history.writes.iter().filter(|write| wanted(write)).count();
+        let summary = Summary {
+            acknowledged: count(|write| matches!(write.outcome, Outcome::Acknowledged { .. })),
+            unknown: count(|write| write.outcome == Outcome::Unknown),
+            reads: history.reads.len(),
+        };
+        ensure!(summary.acknowledged > 0 && summary.reads > 0, "traffic that proves nothing: {summary:?}");
+        Ok(summary)
+    }
+}
+
+fn tick(clock: &AtomicU64) -> Tick {
+    clock.fetch_add(1, Ordering::SeqCst)
+}
+
+struct Writer {
+    client: Client,
+    clock: Arc<AtomicU64>,
+    acknowledged: Arc<AtomicU64>,
+    writes: Vec<Write>,
+}
+
+impl Writer {
+    async fn keep_writing(mut self, stopped: watch::Receiver<bool>) -> Vec<Write> {
+        // The revision to build on; unknown after a lost answer or a refusal, and then read first.
+        let mut base = Some(0);
+        let mut value = 0;
+        let mut pace = tokio::time::interval(PACE);
+        while !*stopped.borrow() {
+            pace.tick().await;
+            let Some(revision) = base else {
+                base = self.revision_of_key().await;
+                continue;
+            };
+            value += 1;
+            let invoked = tick(&self.clock);
+            let outcome = self.attempt(value, revision).await;
+            base = match outcome {
+                Outcome::Acknowledged { revision, .. } => {
+                    self.acknowledged.fetch_add(1, Ordering::SeqCst);
+                    Some(revision)
+                }
+                Outcome::Refused | Outcome::Unknown => None,
+            };
+            self.writes.push(Write { value, invoked, outcome });
+        }
+        self.writes
+    }
+
+    async fn attempt(&mut self, value: u64, base: i64) -> Outcome {
+        let transaction = Txn::new()
+            .when([Compare::mod_revision(KEY, CompareOp::Equal, base)])
+            .and_then([TxnOp::put(KEY, value.to_string(), None)]);
+        match timeout(ANSWER, self.client.txn(transaction)).await {
+            Ok(Ok(answer)) if answer.succeeded() => match answer.header() {
+                Some(header) => {
+                    Outcome::Acknowledged { at: tick(&self.clock), revision: header.revision() }
+                }
+                None => Outcome::Unknown,
+            },
+            Ok(Ok(_)) => Outcome::Refused,
+            Ok(Err(_)) | Err(_) => Outcome::Unknown,
+        }
+    }
+
+    async fn revision_of_key(&mut self) -> Option<i64> {
+        match timeout(ANSWER, self.client.get(KEY, None)).await {
+            Ok(Ok(answer)) => Some(answer.kvs().first().map_or(0, etcd_client::KeyValue::mod_revision)),
+            Ok(Err(_)) | Err(_) => None,
+        }
+    }
+}
+
+async fn keep_reading(mut client: Client, clock: Arc<AtomicU64>, stopped: watch::Receiver<bool>) -> Vec<Read> {
+    let mut reads = Vec::new();
+    let mut pace = tokio::time::interval(PACE);
+    while !*stopped.borrow() {
+        pace.tick().await;
+        let invoked = tick(&clock);
+        // A read without an answer says nothing and promises nothing.
+        let Ok(Ok(answer)) = timeout(ANSWER, client.get(KEY, None)).await else {
+            continue;
+        };
+        let Some(revision) = answer.header().map(etcd_client::ResponseHeader::revision) else {
+            continue;
+        };
+        let value = match answer.kvs().first() {
+            // A value that is no number was never written by us: u64::MAX is judged as from the future.
+            Some(entry) => entry.value_str().ok().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX),
+            None => 0,
+        };
+        reads.push(Read { value, revision, invoked, returned: tick(&clock) });
+    }
+    reads
+}
+
+/// Every change of the key that etcd keeps, by watching it from the beginning up to now.
+async fn committed(client: &mut Client) -> anyhow::Result<Vec<Committed>> {
+    let now = client.get(KEY, None).await?;
+    let Some(last) = now.kvs().first().map(etcd_client::KeyValue::mod_revision) else {
+        return Ok(Vec::new());
+    };
+    let options = WatchOptions::new().with_start_revision(1);
+    let mut stream = client.watch(KEY, Some(options)).await?;
+    let mut committed = Vec::new();
+    loop {
+        let Some(answer) = timeout(Duration::from_secs(30), stream.message()).await.context("etcd's own history")?? else {
+            bail!("etcd ended the watch before revision {last}");
+        };
+        ensure!(!answer.canceled(), "etcd cancelled the watch: {}", answer.cancel_reason());
+        for event in answer.events() {
+            let entry = event.kv().context("an event without its key")?;
+            ensure!(event.event_type() == EventType::Put, "the key was deleted at {}", entry.mod_revision());
+            let value = entry.value_str()?.parse().context("a value nobody wrote")?;
+            committed.push(Committed { value, revision: entry.mod_revision() });
+            if entry.mod_revision() >= last {
+                return Ok(committed);
+            }
+        }
+    }
+}
