@@ -1,1 +1,21 @@
-//! 
+//! Certificates that manage themselves: an authority, its leaves, when each is renewed, and how trust moves from an old
+//! authority to a new one without a gap.
+//!
+//! The pure part takes time and chance as arguments and touches nothing: `authority`, `leaf`, `inspect`, `verify`, `renewal`,
+//! `rotation`.
+
+mod authority;
+mod error;
+mod inspect;
+mod leaf;
+mod renewal;
+mod rotation;
+mod verify;
+
+pub use authority::CertificateAuthority;
+pub use error::CertError;
+pub use inspect::{Inspected, Validity, certificates_in, inspect};
+pub use leaf::{Leaf, LeafRequest, Name, Usage};
+pub use renewal::{Jitter, renew_at};
+pub use rotation::{AuthoritySet, RotationPolicy, RotationStep, Seen};
+pub use verify::{verify_client, verify_server};
