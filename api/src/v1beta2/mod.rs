@@ -1,0 +1,33 @@
+//! The resources as people write them: group `etcd.database.coreos.com`, version `v1beta2` (the hub and the stored version).
+//!
+//! Wire types only: every field of a spec is optional, so that "not said" differs from "said". What a field means is decided
+//! in `defaults`, what is allowed in `validation`; builders read neither, they take a `ValidatedCluster`.
+//! Doc comments here are the descriptions users see in `kubectl explain`.
+
+mod cluster;
+mod options;
+mod pod;
+mod security;
+mod service;
+mod status;
+mod storage;
+
+pub use cluster::{EtcdCluster, EtcdClusterSpec, RecoverySpec};
+pub use options::{AutoCompactionMode, AutoCompactionSpec, LogLevel, MetricsLevel, OptionsSpec};
+pub use pod::PodPolicy;
+pub use security::{
+    ClientTlsSpec, MemberSecrets, PeerTlsSpec, SecuritySpec, StaticTls, TlsMode, TlsPolicy,
+};
+pub use service::{ClientServiceSpec, ClientServiceType, ServiceSpec};
+pub use status::{
+    BootstrapMember, BootstrapRecord, EtcdClusterStatus, MemberNames, MemberRole, MemberStatus,
+    Phase, Summary, condition,
+};
+pub use storage::{Reclaim, StorageSpec};
+
+/// The API group of every resource of this operator.
+pub const GROUP: &str = "etcd.database.coreos.com";
+/// The stored version.
+pub const VERSION: &str = "v1beta2";
+/// `apiVersion` of the stored version.
+pub const API_VERSION: &str = "etcd.database.coreos.com/v1beta2";

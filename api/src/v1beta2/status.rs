@@ -1,0 +1,283 @@
+//! What the controller reports.
+//!
+//! Read leniently: a status written by another release of the operator (or by CoreOS's) may hold words this one does not
+//! know, and one such object must not break the watch of all others.
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Types of the conditions in `status.conditions`.
+pub mod condition {
+    /// What the spec asks for is what runs.
+    pub const READY: &str = "Ready";
+    /// A quorum serves linearizable reads now.
+    pub const AVAILABLE: &str = "Available";
+    /// kstatus: work is under way.
+    pub const RECONCILING: &str = "Reconciling";
+    /// kstatus: a person must act.
+    pub const STALLED: &str = "Stalled";
+    /// Members are being added or removed.
+    pub const SCALING: &str = "Scaling";
+    /// Members are being moved to another version.
+    pub const UPGRADING: &str = "Upgrading";
+    /// A member is being brought back or replaced.
+    pub const RECOVERING: &str = "Recovering";
+    /// The last verified backup is not too old.
+    pub const BACKUP_HEALTHY: &str = "BackupHealthy";
+}
+
+/// What the operator sees.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EtcdClusterStatus {
+    /// The generation of the spec this status speaks of; -1 before the operator has looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// `Ready`, `Available`, `Reconciling`, `Stalled`, `Scaling`, `Upgrading`, `Recovering`, `BackupHealthy`.
+    #[serde(
+        default,
+        deserialize_with = "well_formed_only",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub conditions: Vec<Condition>,
+
+    /// `Creating`, `Running` or `Failed`.
+    #[serde(
+        default,
+        deserialize_with = "known_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "Option<String>")]
+    pub phase: Option<Phase>,
+
+    /// The state of the cluster in one word.
+    #[serde(
+        default,
+        deserialize_with = "known_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "Option<String>")]
+    pub summary: Option<Summary>,
+
+    /// How many members etcd itself lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<i32>,
+
+    /// How many members are ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_members: Option<i32>,
+
+    /// Members ready of members asked for, such as `2/3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<String>,
+
+    /// The version that runs; while members differ, the one they come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_version: Option<String>,
+
+    /// The version the members are being moved to; absent while none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_version: Option<String>,
+
+    /// etcd's cluster ID, in hexadecimal as etcdctl prints it.
+    #[serde(rename = "clusterID", default, skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+
+    /// The name of the member that leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
+
+    /// The Service clients use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_name: Option<String>,
+
+    /// The port clients use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_port: Option<i32>,
+
+    /// Where clients connect, such as `http://c-client.n.svc:2379`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_endpoint: Option<String>,
+
+    /// Size of the largest member's database file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub db_size: Option<Quantity>,
+
+    /// Label selector of the members' Pods, for the scale subresource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+
+    /// The members by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members: Option<MemberNames>,
+
+    /// The members one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub member_status: Vec<MemberStatus>,
+
+    /// The one bootstrap of this cluster, recorded before the first etcd starts and never changed: it is what keeps a second
+    /// bootstrap from happening.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<BootstrapRecord>,
+}
+
+/// CoreOS's phases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    Creating,
+    Running,
+    Failed,
+}
+
+/// The state of the cluster in one word, for `kubectl get`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Summary {
+    /// The first members are being started.
+    Creating,
+    /// All is as the spec asks.
+    Healthy,
+    /// A quorum serves, but not every member is healthy.
+    Degraded,
+    /// No quorum: no linearizable read, no write.
+    Unavailable,
+    /// Members are being added or removed.
+    Scaling,
+    /// Members are being moved to another version.
+    Upgrading,
+    /// Members are being restarted with another configuration.
+    Updating,
+    /// A member is being brought back or replaced.
+    Recovering,
+    /// The data are being put back from a backup.
+    Restoring,
+    /// `spec.paused`: no step is taken.
+    Paused,
+    /// A person must act.
+    Stalled,
+    /// The resource is being deleted.
+    Deleting,
+}
+
+/// The members by name, as CoreOS listed them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberNames {
+    /// Members that serve.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ready: Vec<String>,
+
+    /// Members that do not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unready: Vec<String>,
+}
+
+/// One member.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberStatus {
+    /// Its name, which is its Pod's and its claim's.
+    pub name: String,
+
+    /// etcd's member ID, in hexadecimal as etcdctl prints it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+
+    /// `Leader`, `Follower` or `Learner`; absent while unknown.
+    #[serde(
+        default,
+        deserialize_with = "known_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "Option<String>")]
+    pub role: Option<MemberRole>,
+
+    /// The etcd version it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+
+    /// Whether it serves.
+    #[serde(default)]
+    pub healthy: bool,
+
+    /// Size of its database file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub db_size: Option<Quantity>,
+
+    /// What of it is in use; the rest is freed by a defragmentation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub db_size_in_use: Option<Quantity>,
+
+    /// Its raft index when last reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raft_index: Option<i64>,
+
+    /// The node it runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+
+    /// Since when it is as it is (healthy, or not).
+    #[serde(
+        default,
+        deserialize_with = "known_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub since: Option<Time>,
+}
+
+/// What a member does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemberRole {
+    Leader,
+    Follower,
+    Learner,
+}
+
+/// The one bootstrap of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BootstrapRecord {
+    /// The `initial-cluster-token` of this incarnation.
+    pub token: String,
+
+    /// The first members.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<BootstrapMember>,
+}
+
+/// One of the first members.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BootstrapMember {
+    /// Its name.
+    pub name: String,
+
+    /// The UID of the claim it was given: another claim of the same name is not its data.
+    #[serde(rename = "claimUID", default, skip_serializing_if = "Option::is_none")]
+    pub claim_uid: Option<String>,
+}
+
+fn known_or_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let value = Option::<serde_json::Value>::deserialize(deserializer)?;
+    Ok(value.and_then(|value| serde_json::from_value(value).ok()))
+}
+
+/// CoreOS wrote conditions without a transition time; they are of no use to us and are dropped.
+fn well_formed_only<'de, D>(deserializer: D) -> Result<Vec<Condition>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let values = Option::<Vec<serde_json::Value>>::deserialize(deserializer)?;
+    Ok(values
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|value| serde_json::from_value(value).ok())
+        .collect())
+}
