@@ -17,8 +17,17 @@ pub async fn install(context: &Context) -> anyhow::Result<String> {
     let mut helm = Command::new(&environment.helm);
     helm.args(["upgrade", "--install", RELEASE])
         .arg(&environment.chart)
-        .args(["--namespace", OPERATOR_NAMESPACE, "--wait", "--timeout", "3m"])
+        .args([
+            "--namespace",
+            OPERATOR_NAMESPACE,
+            "--wait",
+            "--timeout",
+            "3m",
+        ])
         .args(&environment.chart_arguments)
         .env("KUBECONFIG", &environment.kubeconfig);
-    command::run(helm, None).await?.ok().context("installing the chart")
+    command::run(helm, None)
+        .await?
+        .ok()
+        .context("installing the chart")
 }

@@ -20,20 +20,28 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// EtcdClusters (v1beta2) of a namespace, as plain objects.
 pub fn etcdclusters(client: Client, namespace: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk(GROUP, "v1beta2", "EtcdCluster");
-    Api::namespaced_with(client, namespace, &ApiResource::from_gvk_with_plural(&kind, "etcdclusters"))
+    Api::namespaced_with(
+        client,
+        namespace,
+        &ApiResource::from_gvk_with_plural(&kind, "etcdclusters"),
+    )
 }
 
 /// Whether the condition has that status *for the spec as it is now*: one about an older generation says nothing.
 pub fn condition_is(cluster: &DynamicObject, kind: &str, status: &str) -> bool {
     let generation = cluster.metadata.generation;
     cluster.data["status"]["observedGeneration"].as_i64() == generation
-        && cluster.data["status"]["conditions"].as_array().is_some_and(|conditions| {
-            conditions.iter().any(|condition| {
-                condition["type"] == kind
-                    && condition["status"] == status
-                    && condition["observedGeneration"].as_i64().is_none_or(|seen| Some(seen) == generation)
+        && cluster.data["status"]["conditions"]
+            .as_array()
+            .is_some_and(|conditions| {
+                conditions.iter().any(|condition| {
+                    condition["type"] == kind
+                        && condition["status"] == status
+                        && condition["observedGeneration"]
+                            .as_i64()
+                            .is_none_or(|seen| Some(seen) == generation)
+                })
             })
-        })
 }
 
 /// A member as Kubernetes and etcd together tell it.
@@ -53,7 +61,10 @@ pub struct Cluster<'a> {
 
 impl<'a> Cluster<'a> {
     pub(crate) fn named(context: &'a Context, name: &str) -> Self {
-        Self { context, name: name.to_owned() }
+        Self {
+            context,
+            name: name.to_owned(),
+        }
     }
 
     pub fn name(&self) -> &str {
@@ -74,21 +85,33 @@ impl<'a> Cluster<'a> {
     }
 
     pub async fn delete(&self) -> anyhow::Result<()> {
-        self.context.clusters().delete(&self.name, &DeleteParams::default()).await?;
+        self.context
+            .clusters()
+            .delete(&self.name, &DeleteParams::default())
+            .await?;
         Ok(())
     }
 
     /// Waits until the operator reports `Ready` for the spec as it is now.
     pub async fn ready(&self) -> anyhow::Result<DynamicObject> {
-        until(self.context.clusters(), &self.name, "the cluster to be Ready", |cluster| {
-            cluster.is_some_and(|cluster| condition_is(cluster, "Ready", "True"))
-        })
+        until(
+            self.context.clusters(),
+            &self.name,
+            "the cluster to be Ready",
+            |cluster| cluster.is_some_and(|cluster| condition_is(cluster, "Ready", "True")),
+        )
         .await?
         .context("a Ready cluster exists")
     }
 
     pub async fn gone(&self) -> anyhow::Result<()> {
-        until(self.context.clusters(), &self.name, "the resource to be gone", |found| found.is_none()).await?;
+        until(
+            self.context.clusters(),
+            &self.name,
+            "the resource to be gone",
+            |found| found.is_none(),
+        )
+        .await?;
         Ok(())
     }
 
@@ -97,20 +120,41 @@ impl<'a> Cluster<'a> {
     }
 
     pub async fn pods(&self) -> anyhow::Result<Vec<Pod>> {
-        Ok(self.context.api::<Pod>().list(&self.selector()).await?.items)
+        Ok(self
+            .context
+            .api::<Pod>()
+            .list(&self.selector())
+            .await?
+            .items)
     }
 
     pub async fn claims(&self) -> anyhow::Result<Vec<PersistentVolumeClaim>> {
-        Ok(self.context.api::<PersistentVolumeClaim>().list(&self.selector()).await?.items)
+        Ok(self
+            .context
+            .api::<PersistentVolumeClaim>()
+            .list(&self.selector())
+            .await?
+            .items)
     }
 
     /// Where the client Service answers. The suite runs in the cluster's network, but not with its DNS.
     pub async fn client_endpoint(&self) -> anyhow::Result<String> {
         let name = format!("{}-client", self.name);
-        let service: Service = self.context.api().get(&name).await.with_context(|| format!("Service {name}"))?;
+        let service: Service = self
+            .context
+            .api()
+            .get(&name)
+            .await
+            .with_context(|| format!("Service {name}"))?;
         let spec = service.spec.unwrap_or_default();
-        let address = spec.cluster_ip.filter(|address| address != "None").context("a client Service with an address")?;
-        let port = spec.ports.and_then(|ports| ports.first().map(|port| port.port)).context("a client port")?;
+        let address = spec
+            .cluster_ip
+            .filter(|address| address != "None")
+            .context("a client Service with an address")?;
+        let port = spec
+            .ports
+            .and_then(|ports| ports.first().map(|port| port.port))
+            .context("a client port")?;
         Ok(format!("http://{address}:{port}"))
     }
 
@@ -121,7 +165,10 @@ impl<'a> Cluster<'a> {
 
     /// A client of one member alone.
     pub async fn etcd_of(&self, pod: &Pod) -> anyhow::Result<EtcdClient> {
-        let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
+        let address = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.pod_ip.as_deref());
         let address = address.with_context(|| format!("pod {} has an address", pod.name_any()))?;
         connect(&format!("http://{address}:2379")).await
     }
@@ -146,6 +193,10 @@ impl<'a> Cluster<'a> {
 }
 
 pub(crate) async fn connect(endpoint: &str) -> anyhow::Result<EtcdClient> {
-    let options = ConnectOptions::new().with_connect_timeout(CONNECT).with_timeout(CONNECT);
-    EtcdClient::connect([endpoint], Some(options)).await.with_context(|| format!("connecting to etcd at {endpoint}"))
+    let options = ConnectOptions::new()
+        .with_connect_timeout(CONNECT)
+        .with_timeout(CONNECT);
+    EtcdClient::connect([endpoint], Some(options))
+        .await
+        .with_context(|| format!("connecting to etcd at {endpoint}"))
 }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail, ensure};
 use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
 
 /// Above any honest run of `kubectl` or `helm --wait`; a program that hangs fails the scenario, not the suite.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
 pub struct Finished {
@@ -36,23 +36,45 @@ impl Finished {
 
 impl std::fmt::Display for Finished {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { command, code, stdout, stderr } = self;
+        let Self {
+            command,
+            code,
+            stdout,
+            stderr,
+        } = self;
         match code {
             Some(code) => write!(formatter, "`{command}` left with {code}")?,
             None => write!(formatter, "`{command}` was ended by a signal")?,
         }
-        write!(formatter, "\nstdout: {}\nstderr: {}", stdout.trim_end(), stderr.trim_end())
+        write!(
+            formatter,
+            "\nstdout: {}\nstderr: {}",
+            stdout.trim_end(),
+            stderr.trim_end()
+        )
     }
 }
 
 /// Runs `command` to its end, feeding it `input`.
 pub async fn run(mut command: Command, input: Option<&str>) -> anyhow::Result<Finished> {
     let shown = shown(&command);
-    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let mut child = command.spawn().with_context(|| format!("starting `{shown}`"))?;
+    command.stdin(if input.is_some() {
+        Stdio::piped()
+    } else {
+        Stdio::null()
+    });
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("starting `{shown}`"))?;
     if let (Some(text), Some(mut stdin)) = (input, child.stdin.take()) {
-        stdin.write_all(text.as_bytes()).await.with_context(|| format!("feeding `{shown}`"))?;
+        stdin
+            .write_all(text.as_bytes())
+            .await
+            .with_context(|| format!("feeding `{shown}`"))?;
     }
     let Ok(output) = timeout(LIMIT, child.wait_with_output()).await else {
         bail!("`{shown}` still ran after {} s", LIMIT.as_secs());

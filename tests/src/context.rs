@@ -10,10 +10,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::{
-    Cluster, Environment, Finished, command,
-    cluster::etcdclusters,
-};
+use crate::{Cluster, Environment, Finished, cluster::etcdclusters, command};
 
 #[derive(Clone)]
 pub struct Context {
@@ -24,7 +21,10 @@ pub struct Context {
 
 impl fmt::Debug for Context {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Context").field("namespace", &self.namespace).finish_non_exhaustive()
+        formatter
+            .debug_struct("Context")
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
     }
 }
 
@@ -36,7 +36,11 @@ impl Context {
         client: Client,
         namespace: String,
     ) -> anyhow::Result<Self> {
-        let context = Self { environment, client, namespace };
+        let context = Self {
+            environment,
+            client,
+            namespace,
+        };
         context.create_namespace(&context.namespace).await?;
         Ok(context)
     }
@@ -56,7 +60,9 @@ impl Context {
     /// Asks for the namespace to go and does not wait for it: its finalizers run beside the next scenario.
     pub(crate) async fn leave(&self) -> anyhow::Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        namespaces.delete(&self.namespace, &DeleteParams::default()).await?;
+        namespaces
+            .delete(&self.namespace, &DeleteParams::default())
+            .await?;
         Ok(())
     }
 
@@ -107,7 +113,11 @@ impl Context {
     }
 
     /// `kubectl <arguments> -f -` with `manifest` as its input.
-    pub async fn kubectl_with(&self, arguments: &[&str], manifest: &Value) -> anyhow::Result<Finished> {
+    pub async fn kubectl_with(
+        &self,
+        arguments: &[&str],
+        manifest: &Value,
+    ) -> anyhow::Result<Finished> {
         let mut command = self.kubectl_command(arguments);
         command.args(["-f", "-"]);
         command::run(command, Some(&manifest.to_string())).await
@@ -115,7 +125,9 @@ impl Context {
 
     fn kubectl_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.environment.kubectl);
-        command.args(arguments).env("KUBECONFIG", &self.environment.kubeconfig);
+        command
+            .args(arguments)
+            .env("KUBECONFIG", &self.environment.kubeconfig);
         command.args(["--namespace", &self.namespace]);
         command
     }

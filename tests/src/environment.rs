@@ -36,7 +36,8 @@ impl Environment {
             return Ok(None);
         };
         let path = PathBuf::from(path);
-        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         serde_json::from_str(&text)
             .with_context(|| format!("{} does not describe a test environment", path.display()))
             .map(Some)

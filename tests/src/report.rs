@@ -23,7 +23,12 @@ pub(crate) async fn describe(context: &Context) -> String {
     pods(&context.api(), LOG_LINES, &mut text).await;
     events(context, &mut text).await;
     text.push_str("---- operator\n");
-    pods(&Api::namespaced(context.client(), OPERATOR_NAMESPACE), OPERATOR_LOG_LINES, &mut text).await;
+    pods(
+        &Api::namespaced(context.client(), OPERATOR_NAMESPACE),
+        OPERATOR_LOG_LINES,
+        &mut text,
+    )
+    .await;
     text
 }
 
@@ -43,7 +48,12 @@ async fn resources(context: &Context, text: &mut String) {
     match context.clusters().list(&ListParams::default()).await {
         Ok(clusters) => {
             for cluster in clusters {
-                let _ = writeln!(text, "---- EtcdCluster {}\n{}", cluster.name_any(), yaml(&cluster));
+                let _ = writeln!(
+                    text,
+                    "---- EtcdCluster {}\n{}",
+                    cluster.name_any(),
+                    yaml(&cluster)
+                );
             }
         }
         Err(error) => unreadable(text, "EtcdClusters", &error),
@@ -51,10 +61,18 @@ async fn resources(context: &Context, text: &mut String) {
 }
 
 async fn claims(context: &Context, text: &mut String) {
-    match context.api::<PersistentVolumeClaim>().list(&ListParams::default()).await {
+    match context
+        .api::<PersistentVolumeClaim>()
+        .list(&ListParams::default())
+        .await
+    {
         Ok(claims) => {
             for claim in claims {
-                let phase = claim.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
+                let phase = claim
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.phase.clone())
+                    .unwrap_or_default();
                 let _ = writeln!(text, "claim {}: {phase}", claim.name_any());
             }
         }
@@ -65,19 +83,34 @@ async fn claims(context: &Context, text: &mut String) {
 async fn events(context: &Context, text: &mut String) {
     match context.api::<Event>().list(&ListParams::default()).await {
         Ok(events) => {
-            let mut lines: Vec<(Option<_>, String)> = events.items.into_iter().map(|event| {
-                let at = event.last_timestamp.as_ref().map(|time| time.0)
-                    .or(event.event_time.as_ref().map(|time| time.0))
-                    .or(event.metadata.creation_timestamp.as_ref().map(|time| time.0));
-                let kind = event.involved_object.kind.unwrap_or_default();
-                let name = event.involved_object.name.unwrap_or_default();
-                let reason = event.reason.unwrap_or_default();
-                let message = event.message.unwrap_or_default();
-                (at, format!("event {kind} {name}: {reason}: {message}"))
-            }).collect();
+            let mut lines: Vec<(Option<_>, String)> = events
+                .items
+                .into_iter()
+                .map(|event| {
+                    let at = event
+                        .last_timestamp
+                        .as_ref()
+                        .map(|time| time.0)
+                        .or(event.event_time.as_ref().map(|time| time.0))
+                        .or(event
+                            .metadata
+                            .creation_timestamp
+                            .as_ref()
+                            .map(|time| time.0));
+                    let kind = event.involved_object.kind.unwrap_or_default();
+                    let name = event.involved_object.name.unwrap_or_default();
+                    let reason = event.reason.unwrap_or_default();
+                    let message = event.message.unwrap_or_default();
+                    (at, format!("event {kind} {name}: {reason}: {message}"))
+                })
+                .collect();
             lines.sort();
             for (at, line) in lines {
-                let _ = writeln!(text, "{} {line}", at.map(|at| at.to_string()).unwrap_or_default());
+                let _ = writeln!(
+                    text,
+                    "{} {line}",
+                    at.map(|at| at.to_string()).unwrap_or_default()
+                );
             }
         }
         Err(error) => unreadable(text, "events", &error),
@@ -92,12 +125,24 @@ async fn pods(pods: &Api<Pod>, log_lines: i64, text: &mut String) {
     for pod in list {
         let name = pod.name_any();
         let status = pod.status.clone().unwrap_or_default();
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
-        let _ = writeln!(text, "pod {name} on [{node}]: {}", status.phase.unwrap_or_default());
+        let node = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.node_name.clone())
+            .unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "pod {name} on [{node}]: {}",
+            status.phase.unwrap_or_default()
+        );
         for container in status.container_statuses.unwrap_or_default() {
             let _ = writeln!(text, "  {}", container_line(&container));
             let restarted = container.restart_count > 0;
-            for previous in if restarted { vec![true, false] } else { vec![false] } {
+            for previous in if restarted {
+                vec![true, false]
+            } else {
+                vec![false]
+            } {
                 let parameters = LogParams {
                     container: Some(container.name.clone()),
                     previous,
@@ -106,7 +151,11 @@ async fn pods(pods: &Api<Pod>, log_lines: i64, text: &mut String) {
                 };
                 match pods.logs(&name, &parameters).await {
                     Ok(log) => log.lines().for_each(|line| {
-                        let _ = writeln!(text, "  {}| {line}", if previous { "previous " } else { "" });
+                        let _ = writeln!(
+                            text,
+                            "  {}| {line}",
+                            if previous { "previous " } else { "" }
+                        );
                     }),
                     Err(error) => unreadable(text, "  its log", &error),
                 }
@@ -118,14 +167,29 @@ async fn pods(pods: &Api<Pod>, log_lines: i64, text: &mut String) {
 fn container_line(container: &ContainerStatus) -> String {
     let state = container.state.clone().unwrap_or_default();
     let state = if let Some(waiting) = state.waiting {
-        format!("waiting: {} {}", waiting.reason.unwrap_or_default(), waiting.message.unwrap_or_default())
+        format!(
+            "waiting: {} {}",
+            waiting.reason.unwrap_or_default(),
+            waiting.message.unwrap_or_default()
+        )
     } else if let Some(ended) = state.terminated {
-        format!("ended with {}: {}", ended.exit_code, ended.reason.unwrap_or_default())
+        format!(
+            "ended with {}: {}",
+            ended.exit_code,
+            ended.reason.unwrap_or_default()
+        )
     } else {
         "running".to_owned()
     };
-    let ready = if container.ready { "ready" } else { "not ready" };
-    format!("{}: {state}, {ready}, {} restarts", container.name, container.restart_count)
+    let ready = if container.ready {
+        "ready"
+    } else {
+        "not ready"
+    };
+    format!(
+        "{}: {state}, {ready}, {} restarts",
+        container.name, container.restart_count
+    )
 }
 
 fn unreadable(text: &mut String, what: &str, error: &kube::Error) {

@@ -22,7 +22,10 @@ pub struct Request {
 
 impl Request {
     pub fn writes(&self) -> bool {
-        matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
+        matches!(
+            self.verb.as_str(),
+            "create" | "update" | "patch" | "delete" | "deletecollection"
+        )
     }
 
     fn parse(line: &str) -> Option<Self> {
@@ -50,8 +53,18 @@ impl Request {
 
 impl std::fmt::Display for Request {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { user, verb, resource, namespace, name, code } = self;
-        write!(formatter, "{user}: {verb} {resource} {namespace}/{name} → {code}")
+        let Self {
+            user,
+            verb,
+            resource,
+            namespace,
+            name,
+            code,
+        } = self;
+        write!(
+            formatter,
+            "{user}: {verb} {resource} {namespace}/{name} → {code}"
+        )
     }
 }
 
@@ -64,17 +77,27 @@ pub struct Requests {
 
 impl Requests {
     pub fn from_start(log: &Path) -> Self {
-        Self { path: log.to_owned(), position: 0 }
+        Self {
+            path: log.to_owned(),
+            position: 0,
+        }
     }
 
     pub fn from_now(log: &Path) -> anyhow::Result<Self> {
-        let length = log.metadata().with_context(|| format!("the audit log {}", log.display()))?.len();
-        Ok(Self { path: log.to_owned(), position: length })
+        let length = log
+            .metadata()
+            .with_context(|| format!("the audit log {}", log.display()))?
+            .len();
+        Ok(Self {
+            path: log.to_owned(),
+            position: length,
+        })
     }
 
     /// The requests answered since the last call, whole lines only.
     pub fn since(&mut self) -> anyhow::Result<Vec<Request>> {
-        let mut file = File::open(&self.path).with_context(|| format!("the audit log {}", self.path.display()))?;
+        let mut file = File::open(&self.path)
+            .with_context(|| format!("the audit log {}", self.path.display()))?;
         file.seek(SeekFrom::Start(self.position))?;
         let mut reader = BufReader::new(file);
         let mut requests = Vec::new();
@@ -104,7 +127,10 @@ mod tests {
         let request = Request::parse(COMPLETE).unwrap();
         assert_eq!(request.to_string(), "u: patch pods/status n/p → 403");
         assert!(request.writes());
-        assert_eq!(Request::parse(&COMPLETE.replace("ResponseComplete", "RequestReceived")), None);
+        assert_eq!(
+            Request::parse(&COMPLETE.replace("ResponseComplete", "RequestReceived")),
+            None
+        );
     }
 
     #[test]

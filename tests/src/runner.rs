@@ -14,12 +14,15 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use clap::Parser;
 use futures::{FutureExt, StreamExt, stream};
-use kube::{Client, Config, config::{KubeConfigOptions, Kubeconfig}};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
 
 use crate::{Context, Environment, Outcome, Scenario, environment, report};
 
 /// No scenario of the path takes a tenth of this.
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -49,7 +52,11 @@ enum Verdict {
 impl Suite {
     /// `first` is played before all others, whatever the filter: it is what puts the operator there.
     pub fn new(name: &'static str, first: Scenario) -> Self {
-        Self { name, first, scenarios: Vec::new() }
+        Self {
+            name,
+            first,
+            scenarios: Vec::new(),
+        }
     }
 
     #[must_use]
@@ -75,7 +82,10 @@ impl Suite {
             }
             return ExitCode::SUCCESS;
         }
-        let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        let runtime = match tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+        {
             Ok(runtime) => runtime,
             Err(error) => return fatal(&error.into()),
         };
@@ -85,7 +95,11 @@ impl Suite {
         }
     }
 
-    async fn play(self, environment: Environment, arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    async fn play(
+        self,
+        environment: Environment,
+        arguments: &Arguments,
+    ) -> anyhow::Result<ExitCode> {
         let began = Instant::now();
         let stage = Arc::new(Stage::new(self.name, environment).await?);
         let total = self.scenarios.len();
@@ -94,22 +108,34 @@ impl Suite {
             .into_iter()
             .filter(|scenario| {
                 let name = format!("{}::{}", self.name, scenario.name);
-                arguments.filter.is_empty() || arguments.filter.iter().any(|word| name.contains(word.as_str()))
+                arguments.filter.is_empty()
+                    || arguments
+                        .filter
+                        .iter()
+                        .any(|word| name.contains(word.as_str()))
             })
             .collect();
         let filtered_out = total - chosen.len();
         println!("\nrunning {} tests", chosen.len() + 1);
         if matches!(stage.play(self.first).await, Verdict::Passed) {
-            let (alone, beside): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|scenario| scenario.alone);
+            let (alone, beside): (Vec<_>, Vec<_>) =
+                chosen.into_iter().partition(|scenario| scenario.alone);
             stream::iter(beside)
-                .for_each_concurrent(arguments.jobs.max(1), |scenario| stage.play(scenario).map(drop))
+                .for_each_concurrent(arguments.jobs.max(1), |scenario| {
+                    stage.play(scenario).map(drop)
+                })
                 .await;
             for scenario in alone {
                 stage.play(scenario).await;
             }
         } else {
             for scenario in chosen {
-                stage.tell(scenario, &Err(anyhow!("not played: {} failed", self.first.name)), Duration::ZERO, "");
+                stage.tell(
+                    scenario,
+                    &Err(anyhow!("not played: {} failed", self.first.name)),
+                    Duration::ZERO,
+                    "",
+                );
             }
         }
         Ok(stage.sum_up(filtered_out, began.elapsed()))
@@ -129,9 +155,13 @@ struct Stage {
 impl Stage {
     async fn new(suite: &'static str, environment: Environment) -> anyhow::Result<Self> {
         let kubeconfig = Kubeconfig::read_from(&environment.kubeconfig)?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let config =
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config)?;
-        client.apiserver_version().await.context("the API server does not answer")?;
+        client
+            .apiserver_version()
+            .await
+            .context("the API server does not answer")?;
         Ok(Self {
             suite,
             environment: Arc::new(environment),
@@ -145,10 +175,21 @@ impl Stage {
     async fn play(&self, scenario: Scenario) -> Verdict {
         let began = Instant::now();
         let namespace = self.namespace_for(scenario.name);
-        let context = match Context::enter(Arc::clone(&self.environment), self.client.clone(), namespace).await {
+        let context = match Context::enter(
+            Arc::clone(&self.environment),
+            self.client.clone(),
+            namespace,
+        )
+        .await
+        {
             Ok(context) => context,
             Err(error) => {
-                return self.tell(scenario, &Err(error.context("making the namespace")), began.elapsed(), "");
+                return self.tell(
+                    scenario,
+                    &Err(error.context("making the namespace")),
+                    began.elapsed(),
+                    "",
+                );
             }
         };
         let playing = {
@@ -177,9 +218,17 @@ impl Stage {
     /// Readable, unique, and at most 63 characters.
     fn namespace_for(&self, scenario: &str) -> String {
         let number = self.entered.fetch_add(1, Ordering::Relaxed);
-        let words = scenario.rsplit("::").next().unwrap_or(scenario).replace('_', "-");
+        let words = scenario
+            .rsplit("::")
+            .next()
+            .unwrap_or(scenario)
+            .replace('_', "-");
         let words: String = words.chars().take(40).collect();
-        format!("t-{}-{:x}-{number}", words.trim_end_matches('-'), std::process::id())
+        format!(
+            "t-{}-{:x}-{number}",
+            words.trim_end_matches('-'),
+            std::process::id()
+        )
     }
 
     fn tell(&self, scenario: Scenario, outcome: &Outcome, took: Duration, report: &str) -> Verdict {
@@ -194,8 +243,14 @@ impl Stage {
                 Verdict::Passed
             }
             Err(error) => {
-                let _ = writeln!(out, "test {name} ... FAILED ({seconds:.1} s)\n{error:?}\n{report}");
-                self.failed.lock().unwrap_or_else(PoisonError::into_inner).push(name);
+                let _ = writeln!(
+                    out,
+                    "test {name} ... FAILED ({seconds:.1} s)\n{error:?}\n{report}"
+                );
+                self.failed
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(name);
                 Verdict::Failed
             }
         }
@@ -203,10 +258,16 @@ impl Stage {
 
     fn sum_up(&self, filtered_out: usize, took: Duration) -> ExitCode {
         let passed = self.passed.load(Ordering::Relaxed);
-        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let failed = self
+            .failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if !failed.is_empty() {
             println!("\nfailures:");
-            failed.iter().for_each(|name| println!("    {name}"));
+            for name in &failed {
+                println!("    {name}");
+            }
         }
         let word = if failed.is_empty() { "ok" } else { "FAILED" };
         println!(
@@ -215,7 +276,11 @@ impl Stage {
             failed.len(),
             took.as_secs_f64()
         );
-        if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        if failed.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -20,19 +20,30 @@ pub struct Scenario {
 
 impl Scenario {
     pub const fn new(name: &'static str, play: Play) -> Self {
-        Self { name, alone: false, play }
+        Self {
+            name,
+            alone: false,
+            play,
+        }
     }
 
     /// Runs after all others and with nothing beside it: for what disturbs the operator itself.
     #[must_use]
     pub const fn alone(self) -> Self {
-        Self { alone: true, ..self }
+        Self {
+            alone: true,
+            ..self
+        }
     }
 }
 
 impl fmt::Debug for Scenario {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Scenario").field("name", &self.name).field("alone", &self.alone).finish_non_exhaustive()
+        formatter
+            .debug_struct("Scenario")
+            .field("name", &self.name)
+            .field("alone", &self.alone)
+            .finish_non_exhaustive()
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use crate::report;
 
 /// Far above what any wait takes on a slow, busy machine: reaching it means it would never have come.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Waits until `condition` holds of the object called `name` (`None` while it does not exist), and returns it.
 /// `what` completes the sentence "waited for …".
@@ -106,11 +106,19 @@ where
         return Ok(all);
     }
     let names: Vec<&str> = known.keys().map(|(_, name)| name.as_str()).collect();
-    Err(gave_up(what, trouble.as_ref(), &format!("last seen: [{}]", names.join(", "))))
+    Err(gave_up(
+        what,
+        trouble.as_ref(),
+        &format!("last seen: [{}]", names.join(", ")),
+    ))
 }
 
 /// Asks again and again, at `pace`, where nothing can be watched: etcd's own answers, a file.
-pub async fn until_answer<T, F>(what: &str, pace: Duration, mut ask: impl FnMut() -> F) -> anyhow::Result<T>
+pub async fn until_answer<T, F>(
+    what: &str,
+    pace: Duration,
+    mut ask: impl FnMut() -> F,
+) -> anyhow::Result<T>
 where
     F: Future<Output = anyhow::Result<Option<T>>>,
 {
@@ -134,5 +142,8 @@ where
 
 fn gave_up(what: &str, trouble: Option<&(impl Display + ?Sized)>, seen: &str) -> anyhow::Error {
     let trouble = trouble.map_or_else(String::new, |error| format!(" (last error: {error:#})"));
-    anyhow!("waited {} s for {what}{trouble}\n{seen}", PATIENCE.as_secs())
+    anyhow!(
+        "waited {} s for {what}{trouble}\n{seen}",
+        PATIENCE.as_secs()
+    )
 }

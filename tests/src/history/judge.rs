@@ -70,23 +70,42 @@ pub fn judge(history: &History) -> Vec<Violation> {
 }
 
 fn judge_committed(history: &History, violations: &mut Vec<Violation>) {
-    let written: BTreeMap<u64, &Write> = history.writes.iter().map(|write| (write.value, write)).collect();
-    let kept: BTreeMap<u64, i64> = history.committed.iter().map(|entry| (entry.value, entry.revision)).collect();
+    let written: BTreeMap<u64, &Write> = history
+        .writes
+        .iter()
+        .map(|write| (write.value, write))
+        .collect();
+    let kept: BTreeMap<u64, i64> = history
+        .committed
+        .iter()
+        .map(|entry| (entry.value, entry.revision))
+        .collect();
     for write in &history.writes {
         if let Outcome::Acknowledged { revision, .. } = write.outcome
             && kept.get(&write.value) != Some(&revision)
         {
-            violations.push(Violation::LostWrite { value: write.value, revision });
+            violations.push(Violation::LostWrite {
+                value: write.value,
+                revision,
+            });
         }
     }
     for entry in &history.committed {
-        if written.get(&entry.value).is_none_or(|write| write.outcome == Outcome::Refused) {
-            violations.push(Violation::Phantom { value: entry.value, revision: entry.revision });
+        if written
+            .get(&entry.value)
+            .is_none_or(|write| write.outcome == Outcome::Refused)
+        {
+            violations.push(Violation::Phantom {
+                value: entry.value,
+                revision: entry.revision,
+            });
         }
     }
     for pair in history.committed.windows(2) {
         if pair[1].revision <= pair[0].revision || pair[1].value <= pair[0].value {
-            violations.push(Violation::OutOfOrder { revision: pair[1].revision });
+            violations.push(Violation::OutOfOrder {
+                revision: pair[1].revision,
+            });
         }
     }
 }
@@ -97,10 +116,15 @@ fn judge_reads(history: &History, violations: &mut Vec<Violation>) {
         .reads
         .iter()
         .map(|read| (read.returned, read.value, read.revision))
-        .chain(history.writes.iter().filter_map(|write| match write.outcome {
-            Outcome::Acknowledged { at, revision } => Some((at, write.value, revision)),
-            Outcome::Refused | Outcome::Unknown => None,
-        }))
+        .chain(
+            history
+                .writes
+                .iter()
+                .filter_map(|write| match write.outcome {
+                    Outcome::Acknowledged { at, revision } => Some((at, write.value, revision)),
+                    Outcome::Refused | Outcome::Unknown => None,
+                }),
+        )
         .collect();
     known.sort_unstable();
     let mut reads: Vec<&Read> = history.reads.iter().collect();
@@ -113,13 +137,21 @@ fn judge_reads(history: &History, violations: &mut Vec<Violation>) {
             revision = revision.max(at);
         }
         if read.value < value {
-            violations.push(Violation::StaleRead { value: read.value, at_least: value });
+            violations.push(Violation::StaleRead {
+                value: read.value,
+                at_least: value,
+            });
         }
         if read.revision < revision {
-            violations.push(Violation::RevisionWentBack { from: revision, to: read.revision });
+            violations.push(Violation::RevisionWentBack {
+                from: revision,
+                to: read.revision,
+            });
         }
         let invoked = history.writes.iter().any(|write| {
-            write.value == read.value && write.invoked < read.returned && write.outcome != Outcome::Refused
+            write.value == read.value
+                && write.invoked < read.returned
+                && write.outcome != Outcome::Refused
         });
         if read.value != 0 && !invoked {
             violations.push(Violation::ReadFromFuture { value: read.value });
@@ -132,26 +164,52 @@ mod tests {
     use super::*;
 
     fn acknowledged(value: u64, invoked: Tick, at: Tick, revision: i64) -> Write {
-        Write { value, invoked, outcome: Outcome::Acknowledged { at, revision } }
+        Write {
+            value,
+            invoked,
+            outcome: Outcome::Acknowledged { at, revision },
+        }
     }
 
     fn read(value: u64, revision: i64, invoked: Tick, returned: Tick) -> Read {
-        Read { value, revision, invoked, returned }
+        Read {
+            value,
+            revision,
+            invoked,
+            returned,
+        }
     }
 
     fn sound() -> History {
         History {
             writes: vec![
                 acknowledged(1, 1, 2, 10),
-                Write { value: 2, invoked: 3, outcome: Outcome::Unknown },
-                Write { value: 3, invoked: 5, outcome: Outcome::Refused },
+                Write {
+                    value: 2,
+                    invoked: 3,
+                    outcome: Outcome::Unknown,
+                },
+                Write {
+                    value: 3,
+                    invoked: 5,
+                    outcome: Outcome::Refused,
+                },
                 acknowledged(4, 8, 9, 14),
             ],
             reads: vec![read(1, 10, 3, 4), read(2, 12, 6, 7), read(4, 14, 8, 12)],
             committed: vec![
-                Committed { value: 1, revision: 10 },
-                Committed { value: 2, revision: 12 },
-                Committed { value: 4, revision: 14 },
+                Committed {
+                    value: 1,
+                    revision: 10,
+                },
+                Committed {
+                    value: 2,
+                    revision: 12,
+                },
+                Committed {
+                    value: 4,
+                    revision: 14,
+                },
             ],
         }
     }
@@ -165,28 +223,62 @@ mod tests {
     fn an_acknowledged_write_that_etcd_no_longer_has_is_lost() {
         let mut history = sound();
         history.committed.pop();
-        assert_eq!(judge(&history), [Violation::LostWrite { value: 4, revision: 14 }]);
+        assert_eq!(
+            judge(&history),
+            [Violation::LostWrite {
+                value: 4,
+                revision: 14
+            }]
+        );
     }
 
     #[test]
     fn a_write_kept_at_another_revision_than_acknowledged_is_lost() {
         let mut history = sound();
         history.committed[2].revision = 15;
-        assert_eq!(judge(&history), [Violation::LostWrite { value: 4, revision: 14 }]);
+        assert_eq!(
+            judge(&history),
+            [Violation::LostWrite {
+                value: 4,
+                revision: 14
+            }]
+        );
     }
 
     #[test]
     fn a_refused_value_in_the_store_is_a_phantom() {
         let mut history = sound();
-        history.committed.insert(2, Committed { value: 3, revision: 13 });
-        assert_eq!(judge(&history), [Violation::Phantom { value: 3, revision: 13 }]);
+        history.committed.insert(
+            2,
+            Committed {
+                value: 3,
+                revision: 13,
+            },
+        );
+        assert_eq!(
+            judge(&history),
+            [Violation::Phantom {
+                value: 3,
+                revision: 13
+            }]
+        );
     }
 
     #[test]
     fn an_earlier_value_at_a_later_revision_is_out_of_order() {
         let mut history = sound();
-        history.writes.push(Write { value: 5, invoked: 10, outcome: Outcome::Unknown });
-        history.committed.insert(1, Committed { value: 5, revision: 11 });
+        history.writes.push(Write {
+            value: 5,
+            invoked: 10,
+            outcome: Outcome::Unknown,
+        });
+        history.committed.insert(
+            1,
+            Committed {
+                value: 5,
+                revision: 11,
+            },
+        );
         assert_eq!(judge(&history), [Violation::OutOfOrder { revision: 12 }]);
     }
 
@@ -194,7 +286,13 @@ mod tests {
     fn a_read_below_what_was_acknowledged_before_it_began_is_stale() {
         let mut history = sound();
         history.reads.push(read(2, 14, 10, 11));
-        assert_eq!(judge(&history), [Violation::StaleRead { value: 2, at_least: 4 }]);
+        assert_eq!(
+            judge(&history),
+            [Violation::StaleRead {
+                value: 2,
+                at_least: 4
+            }]
+        );
     }
 
     #[test]
@@ -209,13 +307,19 @@ mod tests {
         let mut history = sound();
         history.reads[0].value = 4;
         let violations = judge(&history);
-        assert!(violations.contains(&Violation::ReadFromFuture { value: 4 }), "{violations:?}");
+        assert!(
+            violations.contains(&Violation::ReadFromFuture { value: 4 }),
+            "{violations:?}"
+        );
     }
 
     #[test]
     fn a_store_that_goes_back_in_revision_is_caught() {
         let mut history = sound();
         history.reads.push(read(4, 13, 13, 14));
-        assert_eq!(judge(&history), [Violation::RevisionWentBack { from: 14, to: 13 }]);
+        assert_eq!(
+            judge(&history),
+            [Violation::RevisionWentBack { from: 14, to: 13 }]
+        );
     }
 }

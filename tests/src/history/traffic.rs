@@ -51,9 +51,19 @@ impl Traffic {
             acknowledged: Arc::clone(&acknowledged),
             writes: Vec::new(),
         };
-        let reader = tokio::spawn(keep_reading(connect(&endpoint).await?, clock, stopped.clone()));
+        let reader = tokio::spawn(keep_reading(
+            connect(&endpoint).await?,
+            clock,
+            stopped.clone(),
+        ));
         let writer = tokio::spawn(writer.keep_writing(stopped));
-        let traffic = Self { endpoint, stop, acknowledged, writer, reader };
+        let traffic = Self {
+            endpoint,
+            stop,
+            acknowledged,
+            writer,
+            reader,
+        };
         traffic.goes_on().await?;
         Ok(traffic)
     }
@@ -73,17 +83,31 @@ impl Traffic {
         let writes = self.writer.await.context("the writer")?;
         let reads = self.reader.await.context("the reader")?;
         let mut client = connect(&self.endpoint).await?;
-        let committed = committed(&mut client).await.context("reading what etcd kept")?;
-        let history = History { writes, reads, committed };
+        let committed = committed(&mut client)
+            .await
+            .context("reading what etcd kept")?;
+        let history = History {
+            writes,
+            reads,
+            committed,
+        };
         let violations = judge(&history);
-        ensure!(violations.is_empty(), "the store broke its promise: {violations:#?}");
-        let count = |wanted: fn(&Write) -> bool| history.writes.iter().filter(|write| wanted(write)).count();
+        ensure!(
+            violations.is_empty(),
+            "the store broke its promise: {violations:#?}"
+        );
+        let count = |wanted: fn(&Write) -> bool| {
+            history.writes.iter().filter(|write| wanted(write)).count()
+        };
         let summary = Summary {
             acknowledged: count(|write| matches!(write.outcome, Outcome::Acknowledged { .. })),
             unknown: count(|write| write.outcome == Outcome::Unknown),
             reads: history.reads.len(),
         };
-        ensure!(summary.acknowledged > 0 && summary.reads > 0, "traffic that proves nothing: {summary:?}");
+        ensure!(
+            summary.acknowledged > 0 && summary.reads > 0,
+            "traffic that proves nothing: {summary:?}"
+        );
         Ok(summary)
     }
 }
@@ -121,7 +145,11 @@ impl Writer {
                 }
                 Outcome::Refused | Outcome::Unknown => None,
             };
-            self.writes.push(Write { value, invoked, outcome });
+            self.writes.push(Write {
+                value,
+                invoked,
+                outcome,
+            });
         }
         self.writes
     }
@@ -132,9 +160,10 @@ impl Writer {
             .and_then([TxnOp::put(KEY, value.to_string(), None)]);
         match timeout(ANSWER, self.client.txn(transaction)).await {
             Ok(Ok(answer)) if answer.succeeded() => match answer.header() {
-                Some(header) => {
-                    Outcome::Acknowledged { at: tick(&self.clock), revision: header.revision() }
-                }
+                Some(header) => Outcome::Acknowledged {
+                    at: tick(&self.clock),
+                    revision: header.revision(),
+                },
                 None => Outcome::Unknown,
             },
             Ok(Ok(_)) => Outcome::Refused,
@@ -144,13 +173,22 @@ impl Writer {
 
     async fn revision_of_key(&mut self) -> Option<i64> {
         match timeout(ANSWER, self.client.get(KEY, None)).await {
-            Ok(Ok(answer)) => Some(answer.kvs().first().map_or(0, etcd_client::KeyValue::mod_revision)),
+            Ok(Ok(answer)) => Some(
+                answer
+                    .kvs()
+                    .first()
+                    .map_or(0, etcd_client::KeyValue::mod_revision),
+            ),
             Ok(Err(_)) | Err(_) => None,
         }
     }
 }
 
-async fn keep_reading(mut client: Client, clock: Arc<AtomicU64>, stopped: watch::Receiver<bool>) -> Vec<Read> {
+async fn keep_reading(
+    mut client: Client,
+    clock: Arc<AtomicU64>,
+    stopped: watch::Receiver<bool>,
+) -> Vec<Read> {
     let mut reads = Vec::new();
     let mut pace = tokio::time::interval(PACE);
     while !*stopped.borrow() {
@@ -165,10 +203,19 @@ async fn keep_reading(mut client: Client, clock: Arc<AtomicU64>, stopped: watch:
         };
         let value = match answer.kvs().first() {
             // A value that is no number was never written by us: u64::MAX is judged as from the future.
-            Some(entry) => entry.value_str().ok().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX),
+            Some(entry) => entry
+                .value_str()
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(u64::MAX),
             None => 0,
         };
-        reads.push(Read { value, revision, invoked, returned: tick(&clock) });
+        reads.push(Read {
+            value,
+            revision,
+            invoked,
+            returned: tick(&clock),
+        });
     }
     reads
 }
@@ -183,15 +230,29 @@ async fn committed(client: &mut Client) -> anyhow::Result<Vec<Committed>> {
     let mut stream = client.watch(KEY, Some(options)).await?;
     let mut committed = Vec::new();
     loop {
-        let Some(answer) = timeout(Duration::from_secs(30), stream.message()).await.context("etcd's own history")?? else {
+        let Some(answer) = timeout(Duration::from_secs(30), stream.message())
+            .await
+            .context("etcd's own history")??
+        else {
             bail!("etcd ended the watch before revision {last}");
         };
-        ensure!(!answer.canceled(), "etcd cancelled the watch: {}", answer.cancel_reason());
+        ensure!(
+            !answer.canceled(),
+            "etcd cancelled the watch: {}",
+            answer.cancel_reason()
+        );
         for event in answer.events() {
             let entry = event.kv().context("an event without its key")?;
-            ensure!(event.event_type() == EventType::Put, "the key was deleted at {}", entry.mod_revision());
+            ensure!(
+                event.event_type() == EventType::Put,
+                "the key was deleted at {}",
+                entry.mod_revision()
+            );
             let value = entry.value_str()?.parse().context("a value nobody wrote")?;
-            committed.push(Committed { value, revision: entry.mod_revision() });
+            committed.push(Committed {
+                value,
+                revision: entry.mod_revision(),
+            });
             if entry.mod_revision() >= last {
                 return Ok(committed);
             }

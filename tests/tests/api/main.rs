@@ -1,1 +1,48 @@
-fn main() {}
+//! Tier `api`: the real API server with the operator installed by the chart. Admission, schema, conversion,
+//! access, and how the programs leave when they cannot work. No scenario here needs a running etcd.
+
+mod access;
+mod admission;
+mod chart;
+mod conversion;
+mod programs;
+mod schema;
+
+use std::process::ExitCode;
+
+use etcd_operator_tests::{Suite, scenario, scenarios};
+
+fn main() -> ExitCode {
+    Suite::new(
+        "api",
+        scenario!(chart::installs_and_an_apply_right_after_works),
+    )
+    .with(scenarios![
+        admission::an_even_size_is_refused_with_its_reason_and_both_odd_neighbours,
+        admission::every_fault_is_named_at_once,
+        admission::scaling_to_an_even_size_is_refused,
+        admission::what_is_left_unset_is_filled_and_what_is_written_stays,
+        admission::applying_the_same_manifest_again_changes_nothing,
+        admission::a_dry_run_leaves_nothing_behind,
+        admission::a_risky_setting_is_let_in_with_a_warning,
+        admission::a_minor_that_nobody_knows_is_refused,
+        schema::a_person_can_ask_what_the_fields_mean,
+        schema::short_names_and_the_category_find_a_cluster,
+        schema::a_name_too_long_for_its_children_is_refused,
+        conversion::a_v1beta2_object_reads_as_v1alpha1,
+        conversion::what_v1alpha1_cannot_say_survives_a_write_through_it,
+        access::the_webhook_may_not_read_secrets_elsewhere_nor_write_clusters,
+        access::the_controller_may_not_touch_admission_nor_roles,
+        programs::an_unknown_flag_is_one_line_on_stderr,
+        programs::a_bad_value_is_one_line_on_stderr,
+        programs::an_api_server_that_is_not_there_is_one_line_on_stderr,
+        programs::a_port_in_use_is_one_line_on_stderr,
+        programs::a_missing_permission_is_one_line_on_stderr,
+    ])
+    .with([
+        scenario!(admission::without_the_webhook_the_api_server_itself_refuses_an_even_size)
+            .alone(),
+        scenario!(access::no_request_of_the_operator_was_ever_forbidden).alone(),
+    ])
+    .run()
+}

@@ -1,1 +1,31 @@
-fn main() {}
+//! Tier `cluster`: the real cluster with real etcd. Create, use, lose a pod, rest, delete.
+
+#[path = "../api/chart.rs"]
+mod chart;
+mod life;
+mod members;
+mod rest;
+mod seen;
+
+use std::process::ExitCode;
+
+use etcd_operator_tests::{Suite, scenario, scenarios};
+
+fn main() -> ExitCode {
+    Suite::new(
+        "cluster",
+        scenario!(chart::installs_and_an_apply_right_after_works),
+    )
+    .with(scenarios![
+        life::a_bare_spec_gives_a_ready_three_member_cluster,
+        life::a_key_written_through_the_client_service_is_read_by_every_member,
+        life::deleting_the_resource_removes_all_that_belonged_to_it,
+        life::a_single_member_and_five_members_become_ready,
+        members::a_deleted_pod_comes_back_on_its_claim,
+        members::killing_every_pod_loses_nothing,
+        rest::at_rest_nothing_is_written,
+        seen::kubectl_wait_get_and_describe_tell_the_story,
+        seen::the_scale_subresource_tells_size_and_selector,
+    ])
+    .run()
+}
