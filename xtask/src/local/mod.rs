@@ -1,6 +1,37 @@
-//! A real Kubernetes on this machine.
+//! A real Kubernetes on this machine: real components, real containers, in a network namespace of its own, gone without a trace.
+//!
+//! `up` starts or finds a cluster, `down` ends it. What a cluster is made of: `layout` (paths, addresses), `pki`, `network`,
+//! `control_plane`, `node`, `volumes`, `gateway`; how its processes are kept: `component`, `procfs`, `teardown`, `ready`; how people
+//! reach it: `access`. Needs root; touches the cache, `/run/etcd-operator`, network namespaces and cgroups of ours.
 
-use std::path::PathBuf;
+pub mod access;
+pub mod component;
+pub mod control_plane;
+pub mod gateway;
+pub mod layout;
+pub mod network;
+pub mod node;
+pub mod pki;
+pub mod procfs;
+pub mod ready;
+pub mod start;
+pub mod teardown;
+pub mod volumes;
+
+use std::{fs, path::PathBuf};
+
+use anyhow::{Context, Result, bail};
+use nix::unistd::Uid;
+use serde::{Deserialize, Serialize};
+
+use self::layout::{Layout, MOST_NODES};
+pub use self::node::PAUSE_IMAGE;
+use crate::{
+    cache::Cache,
+    images, packages,
+    programs::{self, ETCD_OF_THE_CONTROL_PLANE, Program, Programs},
+    progress,
+};
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -8,6 +39,7 @@ pub struct Options {
     pub nodes: u8,
 }
 
+/// Programs that people and tests run on the host, of the pinned versions.
 #[derive(Debug, Clone)]
 pub struct Tools {
     pub kubectl: PathBuf,
@@ -28,10 +60,142 @@ pub struct Running {
     pub tools: Tools,
 }
 
-pub fn up(_options: &Options) -> anyhow::Result<Running> {
-    anyhow::bail!("not written yet")
+/// What a cluster was started with.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Record {
+    nodes: u8,
+    host_port: u16,
 }
 
-pub fn down(_name: &str) -> anyhow::Result<()> {
-    anyhow::bail!("not written yet")
+/// Starts the cluster, or finds it running. Components that ended are started again; one that cannot be brought back that way
+/// (after a reboot, say) is started anew.
+pub fn up(options: &Options) -> Result<Running> {
+    must_be_root()?;
+    if !(1..=MOST_NODES).contains(&options.nodes) {
+        bail!(
+            "a cluster has 1 to {MOST_NODES} nodes, not {}",
+            options.nodes
+        );
+    }
+    packages::ensure_for_a_cluster()?;
+    let cache = Cache::open()?;
+    let layout = Layout::new(&cache, &options.name)?;
+    let programs = programs::ensure(&cache, &Program::all())?;
+    let images = images::of_a_cluster(&cache, &programs)?;
+    let _lock = lock(&cache, &options.name)?;
+    let running = running(&layout, &programs)?;
+    if let Some(record) = record(&layout)
+        && network::exists(&layout)
+    {
+        if record.nodes != options.nodes {
+            bail!(
+                "cluster `{0}` has {1} nodes, not {2}: `cargo xtask down --name {0}` first",
+                options.name,
+                record.nodes,
+                options.nodes
+            );
+        }
+        match start::again(&layout, &record) {
+            Ok(()) => return Ok(running),
+            Err(error) => progress::say(&format!(
+                "Cluster `{}` does not recover, so it is started anew: {error:#}",
+                options.name
+            )),
+        }
+    }
+    teardown::tear_down(&layout)?;
+    progress::step(
+        &format!(
+            "Kubernetes v{} with {} nodes, cluster `{}`",
+            programs::KUBERNETES,
+            options.nodes,
+            options.name
+        ),
+        || start::afresh(&layout, options.nodes, &programs, &images),
+    )?;
+    Ok(running)
+}
+
+/// Ends the cluster and removes whatever is left of it. A cluster that is not there is down already.
+pub fn down(name: &str) -> Result<()> {
+    must_be_root()?;
+    let cache = Cache::open()?;
+    let layout = Layout::new(&cache, name)?;
+    let _lock = lock(&cache, name)?;
+    if !teardown::anything_left(&layout) {
+        return Ok(());
+    }
+    progress::step(&format!("Taking down cluster `{name}`"), || {
+        teardown::tear_down(&layout)
+    })
+}
+
+/// The cluster of that name, if it was started; not a word about how it is.
+pub fn find(name: &str) -> Result<Running> {
+    let cache = Cache::open()?;
+    let layout = Layout::new(&cache, name)?;
+    record(&layout).with_context(|| {
+        format!("there is no cluster `{name}`: `cargo xtask up --name {name}` starts it")
+    })?;
+    running(&layout, &programs::ensure(&cache, &Program::all())?)
+}
+
+/// The names of all clusters that left a folder.
+pub fn names() -> Result<Vec<String>> {
+    let entries = fs::read_dir(Cache::open()?.clusters())
+        .into_iter()
+        .flatten();
+    let mut names: Vec<_> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+/// The containerd sockets of a cluster's nodes.
+pub fn runtime_sockets(name: &str) -> Result<Vec<PathBuf>> {
+    let layout = Layout::new(&Cache::open()?, name)?;
+    let record = record(&layout).with_context(|| format!("there is no cluster `{name}`"))?;
+    Ok(layout
+        .nodes(record.nodes)
+        .iter()
+        .map(layout::Node::runtime_socket)
+        .collect())
+}
+
+fn running(layout: &Layout, programs: &Programs) -> Result<Running> {
+    Ok(Running {
+        name: layout.name.clone(),
+        kubeconfig: layout.kubeconfig(),
+        kubeconfig_inside: layout.kubeconfig_inside(),
+        netns: layout.netns(),
+        logs: layout.logs(),
+        tools: Tools {
+            kubectl: programs.file(&Program::Kubectl)?,
+            helm3: programs.file(&Program::Helm3)?,
+            helm4: programs.file(&Program::Helm4)?,
+            etcdctl: programs.etcd(ETCD_OF_THE_CONTROL_PLANE)?.file("etcdctl"),
+        },
+    })
+}
+
+fn record(layout: &Layout) -> Option<Record> {
+    serde_json::from_slice(&fs::read(layout.state.join("cluster.json")).ok()?).ok()
+}
+
+fn lock(cache: &Cache, name: &str) -> Result<crate::cache::Lock> {
+    cache.lock(&format!("cluster-{name}"), || {
+        progress::say(&format!(
+            "Waiting for another run that starts or stops cluster `{name}` …"
+        ))
+    })
+}
+
+fn must_be_root() -> Result<()> {
+    if Uid::effective().is_root() {
+        return Ok(());
+    }
+    bail!(
+        "a local Kubernetes needs root, for namespaces, mounts and containers. As root: `cargo xtask …`, or `sudo -E env PATH=\"$PATH\" cargo xtask …`"
+    )
 }

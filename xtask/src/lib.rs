@@ -1,0 +1,14 @@
+//! Every developer command, `cargo xtask …`: the local Kubernetes, the demonstration, the tests, the benchmark, generated files.
+
+pub mod bench;
+pub mod cache;
+pub mod cli;
+pub mod command;
+pub mod demo;
+pub mod generate;
+pub mod images;
+pub mod local;
+pub mod packages;
+pub mod programs;
+pub mod progress;
+pub mod test;

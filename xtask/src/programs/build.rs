@@ -1,0 +1,168 @@
+//! Go builds: writes a main module, runs `go build`, keeps its log. Runs `go`, which downloads modules through its proxy.
+
+use std::{
+    env, fs,
+    fs::File,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail};
+
+use super::pins::{self, Program};
+use crate::{
+    cache::{self, Cache},
+    command,
+};
+
+/// Older ones cannot build the pinned modules.
+const OLDEST: (u32, u32) = (1, 26);
+
+#[derive(Debug)]
+pub struct Go {
+    program: PathBuf,
+    version: String,
+}
+
+impl Go {
+    pub fn find() -> Result<Self> {
+        let places = env::var_os("PATH")
+            .map(|path| env::split_paths(&path).collect::<Vec<_>>())
+            .unwrap_or_default();
+        let program = places
+            .into_iter()
+            .chain([PathBuf::from("/usr/local/go/bin")])
+            .map(|folder| folder.join("go"))
+            .find(|file| file.is_file())
+            .with_context(|| format!("`go` is missing: install Go {}.{} or newer from https://go.dev/dl/ (it builds Kubernetes, etcd and Helm from source)", OLDEST.0, OLDEST.1))?;
+        let version = command::output(Command::new(&program).args(["env", "GOVERSION"]))?;
+        if release(&version).is_none_or(|release| release < OLDEST) {
+            bail!(
+                "{} is {version}, and {}.{} or newer is needed: https://go.dev/dl/",
+                program.display(),
+                OLDEST.0,
+                OLDEST.1
+            );
+        }
+        Ok(Self { program, version })
+    }
+
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    pub fn build(&self, cache: &Cache, program: &Program, folder: &Path) -> Result<()> {
+        let log = cache.build_logs().join(format!("{}.log", program.folder()));
+        fs::create_dir_all(cache.build_logs())?;
+        cache::appear_whole(folder, |partial| {
+            fs::create_dir_all(partial)?;
+            self.build_into(cache, program, partial, &log)
+        })
+        .with_context(|| {
+            format!(
+                "{program} could not be built; the whole log is {}",
+                log.display()
+            )
+        })
+    }
+
+    fn build_into(
+        &self,
+        cache: &Cache,
+        program: &Program,
+        folder: &Path,
+        log: &Path,
+    ) -> Result<()> {
+        // One source folder is shared by the programs of a module, and `go build` writes its go.mod and go.sum.
+        let _lock = cache.lock(&format!("source-{}", program.source_folder()), || {})?;
+        let source = cache.sources().join(program.source_folder());
+        fs::create_dir_all(&source)?;
+        fs::write(source.join("go.mod"), self.main_module(program, &source)?)?;
+        if let Some(main) = program.main_source() {
+            fs::write(source.join("main.go"), main)?;
+        }
+        let mut output = File::create(log)?;
+        for wanted in program.outputs() {
+            let mut build = self.go(&source);
+            build
+                .args([
+                    "build",
+                    "-trimpath",
+                    "-ldflags",
+                    &program.linker_flags(),
+                    "-o",
+                ])
+                .arg(folder.join(wanted.file))
+                .arg(&wanted.package);
+            std::io::Write::write_all(
+                &mut output,
+                format!("$ {}\n", command::line(&build)).as_bytes(),
+            )?;
+            let status = build
+                .stdout(output.try_clone()?)
+                .stderr(output.try_clone()?)
+                .status()?;
+            if !status.success() {
+                bail!(
+                    "go build {} failed:\n{}",
+                    wanted.package,
+                    command::tail(log, 15)
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn main_module(&self, program: &Program, folder: &Path) -> Result<String> {
+        let modules = program.modules();
+        let mut replaced = vec![];
+        if let (Some(staging), Some((path, version))) = (program.staging(), modules.first()) {
+            // Asking for a module needs a main module, any, to stand in.
+            fs::write(folder.join("go.mod"), pins::go_mod(&[], &[]))?;
+            let theirs = command::output(self.go(folder).args([
+                "list",
+                "-m",
+                "-f",
+                "{{.GoMod}}",
+                &format!("{path}@{version}"),
+            ]))?;
+            let theirs = fs::read_to_string(&theirs)
+                .with_context(|| format!("cannot read the go.mod of {path} at {theirs}"))?;
+            replaced = pins::staged_modules(&theirs)
+                .into_iter()
+                .map(|module| (module, format!("v{staging}")))
+                .collect();
+        }
+        Ok(pins::go_mod(&modules, &replaced))
+    }
+
+    fn go(&self, folder: &Path) -> Command {
+        let mut go = Command::new(&self.program);
+        go.current_dir(folder)
+            .env("CGO_ENABLED", "0")
+            .env("GOFLAGS", pins::GO_FLAGS)
+            .env("GOWORK", "off")
+            .env_remove("GOOS")
+            .env_remove("GOARCH");
+        go
+    }
+}
+
+/// `go1.26.8` → (1, 26)
+fn release(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.strip_prefix("go")?.split(['.', '-', 'r', 'b', ' ']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_releases_are_compared_as_numbers() {
+        assert_eq!(release("go1.26.8"), Some((1, 26)));
+        assert_eq!(release("go1.26rc1"), Some((1, 26)));
+        assert!(release("go1.9") < Some(OLDEST));
+        assert_eq!(release("devel +abc"), None);
+    }
+}
