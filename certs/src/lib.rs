@@ -2,13 +2,15 @@
 //! authority to a new one without a gap.
 //!
 //! The pure part takes time and chance as arguments and touches nothing: `authority`, `leaf`, `inspect`, `verify`, `renewal`,
-//! `rotation`.
+//! `rotation`. `resolver` swaps what a TLS server shows. `kubernetes` is the edge that keeps it all right in a cluster.
 
 mod authority;
 mod error;
 mod inspect;
+pub mod kubernetes;
 mod leaf;
 mod renewal;
+mod resolver;
 mod rotation;
 mod verify;
 
@@ -17,5 +19,6 @@ pub use error::CertError;
 pub use inspect::{Inspected, Validity, certificates_in, inspect};
 pub use leaf::{Leaf, LeafRequest, Name, Usage};
 pub use renewal::{Jitter, renew_at};
+pub use resolver::HotResolver;
 pub use rotation::{AuthoritySet, RotationPolicy, RotationStep, Seen};
 pub use verify::{verify_client, verify_server};

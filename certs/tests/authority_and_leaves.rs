@@ -133,7 +133,10 @@ fn broken_pairs_are_refused_each_with_its_own_reason() {
         load(leaf.certificate_pem(), leaf.key_pem()),
         Err(CertError::NotAnAuthority)
     ));
-    assert!(matches!(load("", &a.key_pem()), Err(CertError::EmptyBundle)));
+    assert!(matches!(
+        load("", &a.key_pem()),
+        Err(CertError::EmptyBundle)
+    ));
     assert!(matches!(
         load(a.certificate_pem(), "no key"),
         Err(CertError::KeyPem(_))
@@ -157,7 +160,16 @@ fn names_are_checked_before_they_are_signed() {
         assert!(accepted.parse::<Name>().is_ok(), "{accepted}");
     }
     let long = "x".repeat(64);
-    for refused in ["", "a..b", "-a", "a-", "a b", "ü.de", "a.*.b", long.as_str()] {
+    for refused in [
+        "",
+        "a..b",
+        "-a",
+        "a-",
+        "a b",
+        "ü.de",
+        "a.*.b",
+        long.as_str(),
+    ] {
         assert!(refused.parse::<Name>().is_err(), "{refused}");
     }
     let nameless = LeafRequest {
@@ -171,7 +183,9 @@ fn names_are_checked_before_they_are_signed() {
 #[test]
 fn debug_output_never_shows_a_key() {
     let authority = authority("a");
-    let leaf = authority.issue(&request(Usage::Server, DAY), start()).unwrap();
+    let leaf = authority
+        .issue(&request(Usage::Server, DAY), start())
+        .unwrap();
     let text = format!("{authority:?} {leaf:?}");
     assert!(!text.contains("PRIVATE") && !text.contains("key"), "{text}");
 }

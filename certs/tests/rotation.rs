@@ -55,18 +55,14 @@ fn dates_the_wrong_way_round_are_renewed_at_once_rather_than_panic() {
         not_before: at("2026-02-01T00:00:00Z"),
         not_after: at("2026-01-01T00:00:00Z"),
     };
-    assert_eq!(
-        renew_at(validity, Jitter::NONE),
-        at("2026-02-01T00:00:00Z")
-    );
+    assert_eq!(renew_at(validity, Jitter::NONE), at("2026-02-01T00:00:00Z"));
 }
 
 #[test]
 fn each_phase_takes_its_step_when_due_and_not_before() {
     let start = at("2026-01-01T00:00:00Z");
-    let step = |set: &AuthoritySet, now: Timestamp, seen| {
-        set.step(now, seen, &policy(), Jitter::NONE)
-    };
+    let step =
+        |set: &AuthoritySet, now: Timestamp, seen| set.step(now, seen, &policy(), Jitter::NONE);
     let waits = |step| matches!(step, RotationStep::Wait { .. });
 
     let set = settled(start);
@@ -130,7 +126,8 @@ fn a_step_that_does_not_fit_the_phase_changes_nothing() {
 /// Two replicas: one has the newest leaf, the other is one step behind. Whatever is published, and whatever was published one step
 /// earlier, both verify: that is what "no gap" means.
 #[test]
-fn through_a_whole_rotation_with_a_jumping_clock_every_leaf_in_use_verifies_against_every_bundle_in_use() {
+fn through_a_whole_rotation_with_a_jumping_clock_every_leaf_in_use_verifies_against_every_bundle_in_use()
+ {
     let start = at("2026-01-01T00:00:00Z");
     let mut now = start;
     let mut set = settled(start);
@@ -161,14 +158,8 @@ fn through_a_whole_rotation_with_a_jumping_clock_every_leaf_in_use_verifies_agai
         };
         fits(&leaf, &bundle).unwrap_or_else(|e| panic!("{turn} {step:?}: new, new: {e}"));
         fits(&leaf, &bundle_before).unwrap_or_else(|e| panic!("{turn} {step:?}: new, old: {e}"));
-        // A leaf of the step before is replaced within the retention: only a drop may outlive it.
-        if step != RotationStep::DropPrevious {
-            fits(&leaf_before, &bundle)
-                .unwrap_or_else(|e| panic!("{turn} {step:?}: old, new: {e}"));
-        }
-        if set.signer().validity() != leaf_before_validity(&leaf_before, &set) {
-            leaf_before = leaf;
-        }
+        fits(&leaf_before, &bundle).unwrap_or_else(|e| panic!("{turn} {step:?}: old, new: {e}"));
+        leaf_before = leaf;
         bundle_before = bundle;
     }
     let expected = [
@@ -179,14 +170,5 @@ fn through_a_whole_rotation_with_a_jumping_clock_every_leaf_in_use_verifies_agai
     assert!(steps.len() >= 9, "{steps:?}");
     for (index, step) in steps.iter().enumerate() {
         assert_eq!(*step, expected[index % 3], "{steps:?}");
-    }
-}
-
-/// The leaf is renewed whenever its own life or its authority asks for it; a sentinel that differs makes the walk take the new one.
-fn leaf_before_validity(leaf: &etcd_operator_certs::Leaf, set: &AuthoritySet) -> Validity {
-    if leaf.validity().not_after > set.signer().validity().not_before {
-        leaf.validity()
-    } else {
-        set.signer().validity()
     }
 }

@@ -1,0 +1,276 @@
+//! The places that must trust the authority, what each holds now, and the smallest patch that puts it right.
+//!
+//! A JSON patch of the one key `caBundle`, guarded by a test of the entry's name, and not a server-side apply: an apply would make us
+//! an owner of the list entry itself, so that a chart which later drops or renames an entry could not remove it any more (what stays
+//! is an entry with a name and a bundle only, which the API server refuses, and with it the whole upgrade). An owner of the leaf
+//! alone stands in nobody's way: Helm 3, Helm 4 and Argo CD render no `caBundle`, so they neither own nor compare it.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use k8s_openapi::ByteString;
+use kube::api::{ApiResource, ObjectMeta};
+use kube::core::{ClusterResourceScope, Resource};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// An object that has to hold our bundle.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    MutatingWebhookConfiguration(String),
+    ValidatingWebhookConfiguration(String),
+    CustomResourceDefinition(String),
+}
+
+impl Place {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::MutatingWebhookConfiguration(name)
+            | Self::ValidatingWebhookConfiguration(name)
+            | Self::CustomResourceDefinition(name) => name,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::MutatingWebhookConfiguration(_) => "MutatingWebhookConfiguration",
+            Self::ValidatingWebhookConfiguration(_) => "ValidatingWebhookConfiguration",
+            Self::CustomResourceDefinition(_) => "CustomResourceDefinition",
+        }
+    }
+
+    pub(super) fn resource(&self) -> ApiResource {
+        let (group, plural) = match self {
+            Self::MutatingWebhookConfiguration(_) => (
+                "admissionregistration.k8s.io",
+                "mutatingwebhookconfigurations",
+            ),
+            Self::ValidatingWebhookConfiguration(_) => (
+                "admissionregistration.k8s.io",
+                "validatingwebhookconfigurations",
+            ),
+            Self::CustomResourceDefinition(_) => {
+                ("apiextensions.k8s.io", "customresourcedefinitions")
+            }
+        };
+        ApiResource {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            api_version: format!("{group}/v1"),
+            kind: self.kind().to_owned(),
+            plural: plural.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind(), self.name())
+    }
+}
+
+/// What matters of any of the three kinds; the rest, a CRD's large schema above all, is never kept.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Trusting {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    webhooks: Vec<Entry>,
+    #[serde(default)]
+    spec: Option<DefinitionSpec>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    name: String,
+    client_config: ClientConfig,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ClientConfig {
+    ca_bundle: Option<ByteString>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct DefinitionSpec {
+    conversion: Option<Conversion>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Conversion {
+    strategy: String,
+    webhook: Option<ConversionWebhook>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ConversionWebhook {
+    client_config: Option<ClientConfig>,
+}
+
+impl Resource for Trusting {
+    type DynamicType = ApiResource;
+    type Scope = ClusterResourceScope;
+
+    fn kind(dt: &ApiResource) -> Cow<'_, str> {
+        dt.kind.as_str().into()
+    }
+
+    fn group(dt: &ApiResource) -> Cow<'_, str> {
+        dt.group.as_str().into()
+    }
+
+    fn version(dt: &ApiResource) -> Cow<'_, str> {
+        dt.version.as_str().into()
+    }
+
+    fn plural(dt: &ApiResource) -> Cow<'_, str> {
+        dt.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// What a place holds now: the bundle of each of its clients, with the JSON path to it and what must still be true when it is
+/// written. A place that calls nobody (a CRD without a conversion webhook) holds none and wants none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    holders: Vec<Holder>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Holder {
+    guard: (String, String),
+    path: String,
+    bundle: Vec<u8>,
+}
+
+impl Trust {
+    pub(super) fn of(object: &Trusting) -> Self {
+        let mut holders: Vec<Holder> = object
+            .webhooks
+            .iter()
+            .enumerate()
+            .map(|(index, entry)| Holder {
+                guard: (format!("/webhooks/{index}/name"), entry.name.clone()),
+                path: format!("/webhooks/{index}/clientConfig/caBundle"),
+                bundle: bytes(entry.client_config.ca_bundle.as_ref()),
+            })
+            .collect();
+        let conversion = object.spec.as_ref().and_then(|s| s.conversion.as_ref());
+        if let Some(conversion) = conversion.filter(|c| c.strategy == "Webhook")
+            && let Some(client) = conversion
+                .webhook
+                .as_ref()
+                .and_then(|w| w.client_config.as_ref())
+        {
+            holders.push(Holder {
+                guard: (
+                    "/spec/conversion/strategy".to_owned(),
+                    conversion.strategy.clone(),
+                ),
+                path: "/spec/conversion/webhook/clientConfig/caBundle".to_owned(),
+                bundle: bytes(client.ca_bundle.as_ref()),
+            });
+        }
+        Self { holders }
+    }
+
+    /// The bundles it holds, one per client.
+    pub fn bundles(&self) -> impl Iterator<Item = &[u8]> {
+        self.holders.iter().map(|holder| holder.bundle.as_slice())
+    }
+
+    pub fn holds(&self, bundle: &[u8]) -> bool {
+        self.bundles().all(|held| held == bundle)
+    }
+
+    /// The patch that makes it hold `bundle`; none where it already does, so that at rest nothing is written.
+    pub(super) fn patch(&self, bundle: &[u8]) -> Option<Value> {
+        let encoded = serde_json::to_value(ByteString(bundle.to_vec())).ok()?;
+        let mut operations = Vec::new();
+        for holder in self.holders.iter().filter(|h| h.bundle != bundle) {
+            let (path, value) = &holder.guard;
+            operations.push(json!({"op": "test", "path": path, "value": value}));
+            // `add` on an object's key also replaces what is there.
+            operations.push(json!({"op": "add", "path": holder.path, "value": encoded}));
+        }
+        (!operations.is_empty()).then_some(Value::Array(operations))
+    }
+}
+
+fn bytes(bundle: Option<&ByteString>) -> Vec<u8> {
+    bundle.map(|b| b.0.clone()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trust(object: Value) -> Trust {
+        Trust::of(&serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn only_the_entries_that_differ_are_patched_each_guarded_by_its_name() {
+        let trust = trust(json!({
+            "metadata": {"name": "x"},
+            "webhooks": [
+                {"name": "a", "clientConfig": {"caBundle": "b2xk", "service": {}}, "sideEffects": "None"},
+                {"name": "b", "clientConfig": {"caBundle": "bmV3"}},
+                {"name": "c", "clientConfig": {}},
+            ],
+        }));
+        assert!(!trust.holds(b"new"));
+        assert_eq!(
+            trust.patch(b"new"),
+            Some(json!([
+                {"op": "test", "path": "/webhooks/0/name", "value": "a"},
+                {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "bmV3"},
+                {"op": "test", "path": "/webhooks/2/name", "value": "c"},
+                {"op": "add", "path": "/webhooks/2/clientConfig/caBundle", "value": "bmV3"},
+            ]))
+        );
+    }
+
+    #[test]
+    fn a_place_that_holds_the_bundle_is_not_written() {
+        let trust = trust(json!({
+            "metadata": {"name": "x"},
+            "webhooks": [{"name": "b", "clientConfig": {"caBundle": "bmV3"}}],
+        }));
+        assert!(trust.holds(b"new"));
+        assert_eq!(trust.patch(b"new"), None);
+    }
+
+    #[test]
+    fn a_crd_wants_a_bundle_only_where_it_converts_by_webhook() {
+        let by_webhook = trust(json!({
+            "metadata": {"name": "x"},
+            "spec": {"conversion": {"strategy": "Webhook",
+                "webhook": {"clientConfig": {"service": {}}, "conversionReviewVersions": ["v1"]}}},
+        }));
+        assert_eq!(
+            by_webhook.patch(b"new"),
+            Some(json!([
+                {"op": "test", "path": "/spec/conversion/strategy", "value": "Webhook"},
+                {"op": "add", "path": "/spec/conversion/webhook/clientConfig/caBundle", "value": "bmV3"},
+            ]))
+        );
+        for quiet in [
+            json!({"metadata": {}, "spec": {"conversion": {"strategy": "None"}}}),
+            json!({"metadata": {}, "spec": {"names": {}}}),
+        ] {
+            let quiet = trust(quiet);
+            assert!(quiet.holds(b"new"));
+            assert_eq!(quiet.patch(b"new"), None);
+        }
+    }
+}

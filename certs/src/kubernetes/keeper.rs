@@ -1,0 +1,511 @@
+//! The loop that keeps one server's trust right: authority in its Secret, leaf in memory, bundle in every place that must hold it.
+//!
+//! Several replicas run it at once. Every change of the Secret carries its resourceVersion, so one of them wins and the others read
+//! again; before a bundle is written the Secret is read afresh, so that a replica that is behind never puts an old bundle back.
+//! At rest it writes nothing.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use futures::stream::{BoxStream, StreamExt, select_all};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, ResourceExt};
+
+use super::bundle::{Place, Trust, Trusting};
+use super::secret::{SecretContent, SecretStore, StoreError};
+use super::{FIELD_MANAGER, serving};
+use crate::{
+    AuthoritySet, CertError, CertificateAuthority, HotResolver, Jitter, Leaf, LeafRequest, Name,
+    RotationPolicy, RotationStep, Usage,
+};
+
+/// Wall clock is looked at least this often: a sleeping machine or a clock that is set must not delay a renewal.
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(30);
+/// How soon a failed write is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(2);
+/// How often a Secret may change under our feet before that is a fault.
+const RACES: usize = 8;
+
+/// Why the keeper cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum KeeperError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot make the webhook's certificate")]
+    Certificate(#[from] CertError),
+    #[error("cannot {verb} {place}")]
+    Place {
+        verb: &'static str,
+        place: Place,
+        #[source]
+        source: Box<kube::Error>,
+    },
+    #[error("cannot watch {what}")]
+    Watch {
+        what: String,
+        #[source]
+        source: Box<watcher::Error>,
+    },
+    #[error("the watches ended")]
+    WatchesEnded,
+}
+
+/// What to keep, and how.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub namespace: String,
+    pub secret_name: String,
+    /// The Service in front of the server: its name is what the API server asks for.
+    pub service_name: String,
+    pub places: Vec<Place>,
+    pub rotation: RotationPolicy,
+    pub leaf_lifetime: Duration,
+    pub jitter: Jitter,
+}
+
+impl Settings {
+    /// The name the API server asks for in the handshake.
+    pub fn server_name(&self) -> String {
+        format!("{}.{}.svc", self.service_name, self.namespace)
+    }
+
+    fn leaf(&self) -> Result<LeafRequest, CertError> {
+        let full = self.server_name();
+        let names = [full.clone(), format!("{full}.cluster.local")]
+            .iter()
+            .map(|name| name.parse::<Name>())
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(LeafRequest {
+            common_name: full,
+            names,
+            usage: Usage::Server,
+            lifetime: self.leaf_lifetime,
+        })
+    }
+}
+
+/// How things stand, for readiness and metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Why an API server could not verify us now, place by place; none when all can.
+    pub problem: Option<String>,
+    pub leaf_expires: Timestamp,
+    pub authority_expires: Timestamp,
+}
+
+/// See the module.
+pub struct Keeper {
+    settings: Settings,
+    client: Client,
+    store: SecretStore,
+    resolver: HotResolver,
+    clock: Box<dyn Fn() -> Timestamp + Send>,
+    secret: Secret,
+    set: AuthoritySet,
+    leaf: Leaf,
+    leaf_signer: String,
+    /// None: not seen yet, or it does not exist.
+    trust: BTreeMap<Place, Option<Trust>>,
+    /// Once ready, no error is fatal any more.
+    was_ready: bool,
+}
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keeper")
+            .field("settings", &self.settings)
+            .field("trust", &self.trust)
+            .finish_non_exhaustive()
+    }
+}
+
+enum Event {
+    Secret(Result<Option<Secret>, watcher::Error>),
+    Place(Place, Result<Option<Trusting>, watcher::Error>),
+}
+
+/// Whether there is more to do at once, or only when something changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tended {
+    Rest { until: Timestamp },
+    Again,
+}
+
+impl Keeper {
+    /// Reads the authority, or makes it, and puts the first leaf in the resolver: from here on handshakes succeed.
+    pub async fn start(
+        client: Client,
+        settings: Settings,
+        resolver: HotResolver,
+        clock: impl Fn() -> Timestamp + Send + 'static,
+    ) -> Result<Self, KeeperError> {
+        let store = SecretStore::new(client.clone(), &settings.namespace, &settings.secret_name);
+        let (secret, set) = obtain(&store, &settings, &clock, None).await?;
+        let leaf = set.signer().issue(&settings.leaf()?, clock())?;
+        resolver.swap(&leaf)?;
+        Ok(Self {
+            trust: settings.places.iter().map(|p| (p.clone(), None)).collect(),
+            leaf_signer: set.signer().certificate_pem().to_owned(),
+            client,
+            store,
+            resolver,
+            clock: Box::new(clock),
+            secret,
+            set,
+            leaf,
+            settings,
+            was_ready: false,
+        })
+    }
+
+    /// Keeps things right until the process ends, and tells `report` how they stand each time it has looked.
+    ///
+    /// What is forbidden before it was ever ready is fatal: it will not become allowed by waiting. Later it is retried, since a
+    /// server that can still answer must.
+    pub async fn run(mut self, report: impl Fn(&Standing)) -> Result<Infallible, KeeperError> {
+        let mut events = self.events();
+        loop {
+            let until = loop {
+                match self.tend().await {
+                    Ok(Tended::Again) => {}
+                    Ok(Tended::Rest { until }) => break until,
+                    Err(error) if self.is_fatal(&error) => return Err(error),
+                    Err(error) => {
+                        tracing::warn!(
+                            error = chain(&error),
+                            "cannot keep the certificates right yet"
+                        );
+                        break (self.clock)() + TRY_AGAIN;
+                    }
+                }
+            };
+            let standing = self.standing();
+            self.was_ready |= standing.problem.is_none();
+            report(&standing);
+            let pause =
+                Duration::try_from(until.duration_since((self.clock)())).unwrap_or_default();
+            let pause = pause.clamp(Duration::from_millis(100), LOOK_AT_CLOCK);
+            tokio::select! {
+                event = events.next() => self.hear(event.ok_or(KeeperError::WatchesEnded)?).await?,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    fn events(&self) -> impl StreamExt<Item = Event> + Unpin + use<> {
+        let mut streams: Vec<BoxStream<'static, Event>> = vec![
+            watcher::watch_object(self.store.api(), self.store.name())
+                .default_backoff()
+                .map(Event::Secret)
+                .boxed(),
+        ];
+        for place in &self.settings.places {
+            let (name, place) = (place.name().to_owned(), place.clone());
+            streams.push(
+                watcher::watch_object(self.place_api(&place), &name)
+                    .default_backoff()
+                    .map(move |seen| Event::Place(place.clone(), seen))
+                    .boxed(),
+            );
+        }
+        select_all(streams)
+    }
+
+    fn place_api(&self, place: &Place) -> Api<Trusting> {
+        Api::all_with(self.client.clone(), &place.resource())
+    }
+
+    async fn hear(&mut self, event: Event) -> Result<(), KeeperError> {
+        match event {
+            Event::Secret(Ok(secret)) => {
+                let adopted = match secret {
+                    Some(secret) => self.adopt(secret).await,
+                    None => self.adopt_fresh().await,
+                };
+                match adopted {
+                    Err(error) if self.is_fatal(&error) => Err(error),
+                    Err(error) => {
+                        tracing::error!(error = chain(&error), "authority kept from memory");
+                        Ok(())
+                    }
+                    Ok(()) => Ok(()),
+                }
+            }
+            Event::Place(place, Ok(object)) => {
+                self.trust.insert(place, object.as_ref().map(Trust::of));
+                Ok(())
+            }
+            Event::Secret(Err(source)) => self.watch_failed(self.secret_words(), source),
+            Event::Place(place, Err(source)) => self.watch_failed(place.to_string(), source),
+        }
+    }
+
+    fn secret_words(&self) -> String {
+        format!("Secret {}", self.store.full_name())
+    }
+
+    fn watch_failed(&self, what: String, source: watcher::Error) -> Result<(), KeeperError> {
+        let error = KeeperError::Watch {
+            what,
+            source: Box::new(source),
+        };
+        if self.is_fatal(&error) {
+            return Err(error);
+        }
+        tracing::warn!(error = chain(&error), "watch interrupted");
+        Ok(())
+    }
+
+    fn is_fatal(&self, error: &KeeperError) -> bool {
+        !self.was_ready && is_forbidden(error)
+    }
+
+    /// Takes over what another replica, or a person, put into the Secret. A broken one is told and not obeyed: the authority in
+    /// memory stays good for what it is needed for.
+    async fn adopt(&mut self, secret: Secret) -> Result<(), KeeperError> {
+        if secret.resource_version() == self.secret.resource_version() {
+            return Ok(());
+        }
+        match self.store.content(&secret) {
+            Ok(SecretContent::Sound(set)) => {
+                self.secret = secret;
+                self.set = *set;
+                Ok(())
+            }
+            Ok(SecretContent::Empty | SecretContent::KeyLost { .. }) => self.adopt_fresh().await,
+            Err(error) => {
+                tracing::error!(error = chain(&error), "authority kept from memory");
+                self.secret = secret;
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads the Secret again; where it is gone, a new authority takes over with the one in memory still trusted.
+    async fn adopt_fresh(&mut self) -> Result<(), KeeperError> {
+        let trusted = self.set.signer().certificate_pem().to_owned();
+        let (secret, set) = obtain(&self.store, &self.settings, &self.clock, Some(trusted)).await?;
+        self.secret = secret;
+        self.set = set;
+        Ok(())
+    }
+
+    async fn tend(&mut self) -> Result<Tended, KeeperError> {
+        let now = (self.clock)();
+        let step = self.set.step(
+            now,
+            serving::seen(&self.set, &self.trust),
+            &self.settings.rotation,
+            self.settings.jitter,
+        );
+        let RotationStep::Wait { until } = step else {
+            return self.rotate(step, now).await;
+        };
+        self.renew_leaf(now)?;
+        if self.publish().await? == Tended::Again {
+            return Ok(Tended::Again);
+        }
+        let renew = crate::renew_at(self.leaf.validity(), self.settings.jitter);
+        Ok(Tended::Rest {
+            until: until.min(renew),
+        })
+    }
+
+    async fn rotate(&mut self, step: RotationStep, now: Timestamp) -> Result<Tended, KeeperError> {
+        let Some(secret) = self.store.read().await? else {
+            self.adopt_fresh().await?;
+            return Ok(Tended::Again);
+        };
+        if secret.resource_version() != self.secret.resource_version() {
+            self.adopt(secret).await?;
+            return Ok(Tended::Again);
+        }
+        let SecretContent::Sound(set) = self.store.content(&secret)? else {
+            self.adopt_fresh().await?;
+            return Ok(Tended::Again);
+        };
+        let set = set.take(step, &subject(now), now, &self.settings.rotation)?;
+        if let Some(secret) = self.store.replace(&secret, &set).await? {
+            tracing::info!(?step, secret = self.store.full_name(), "authority rotated");
+            self.secret = secret;
+            self.set = set;
+        }
+        Ok(Tended::Again)
+    }
+
+    fn renew_leaf(&mut self, now: Timestamp) -> Result<(), KeeperError> {
+        if !serving::leaf_is_due(
+            &self.leaf,
+            &self.leaf_signer,
+            &self.set,
+            &self.trust,
+            now,
+            self.settings.jitter,
+        ) {
+            return Ok(());
+        }
+        let leaf = self.set.signer().issue(&self.settings.leaf()?, now)?;
+        self.resolver.swap(&leaf)?;
+        tracing::info!(expires = %leaf.validity().not_after, "serving a new certificate");
+        self.set
+            .signer()
+            .certificate_pem()
+            .clone_into(&mut self.leaf_signer);
+        self.leaf = leaf;
+        Ok(())
+    }
+
+    async fn publish(&mut self) -> Result<Tended, KeeperError> {
+        let bundle = self.set.bundle_pem();
+        let due: Vec<(Place, serde_json::Value)> = self
+            .trust
+            .iter()
+            .filter_map(|(place, trust)| {
+                let patch = trust.as_ref()?.patch(bundle.as_bytes())?;
+                Some((place.clone(), patch))
+            })
+            .collect();
+        if due.is_empty() {
+            return Ok(Tended::Rest {
+                until: Timestamp::MAX,
+            });
+        }
+        match self.store.read().await? {
+            Some(secret) if secret.resource_version() == self.secret.resource_version() => {}
+            Some(secret) => {
+                self.adopt(secret).await?;
+                return Ok(Tended::Again);
+            }
+            None => {
+                self.adopt_fresh().await?;
+                return Ok(Tended::Again);
+            }
+        }
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let writes = due.iter().map(|(place, patch)| {
+            let api = self.place_api(place);
+            let params = &params;
+            async move {
+                let body: Patch<()> = Patch::Json(
+                    serde_json::from_value(patch.clone()).map_err(kube::Error::SerdeError)?,
+                );
+                api.patch(place.name(), params, &body).await
+            }
+        });
+        // At once, not one after the other: each is a round trip on the way to ready.
+        for ((place, _), written) in due.iter().zip(futures::future::join_all(writes).await) {
+            let object = written.map_err(|source| KeeperError::Place {
+                verb: "publish the authority in",
+                place: place.clone(),
+                source: Box::new(source),
+            })?;
+            tracing::info!(%place, "authority published");
+            self.trust.insert(place.clone(), Some(Trust::of(&object)));
+        }
+        Ok(Tended::Rest {
+            until: Timestamp::MAX,
+        })
+    }
+
+    fn standing(&self) -> Standing {
+        Standing {
+            problem: serving::problem(
+                &self.leaf,
+                &self.settings.server_name(),
+                &self.trust,
+                (self.clock)(),
+            ),
+            leaf_expires: self.leaf.validity().not_after,
+            authority_expires: self.set.signer().validity().not_after,
+        }
+    }
+}
+
+/// The authority of the Secret, made where there is none. `trusted` is one that is in use and stays published beside a new one.
+async fn obtain(
+    store: &SecretStore,
+    settings: &Settings,
+    clock: &(impl Fn() -> Timestamp + ?Sized),
+    trusted: Option<String>,
+) -> Result<(Secret, AuthoritySet), KeeperError> {
+    let make = |beside: Option<String>| -> Result<AuthoritySet, CertError> {
+        let now = clock();
+        let lifetime = settings.rotation.authority_lifetime;
+        let current = CertificateAuthority::generate(&subject(now), now, lifetime)?;
+        Ok(match beside {
+            None => AuthoritySet::Settled { current },
+            Some(previous_pem) => AuthoritySet::Switched {
+                previous_pem,
+                current,
+                switched_at: now,
+            },
+        })
+    };
+    for _race in 0..RACES {
+        let Some(secret) = store.read().await? else {
+            let set = make(trusted.clone())?;
+            if let Some(secret) = store.create(&set).await? {
+                tracing::info!(secret = store.full_name(), "authority created");
+                return Ok((secret, set));
+            }
+            continue;
+        };
+        let set = match store.content(&secret)? {
+            SecretContent::Sound(set) => return Ok((secret, *set)),
+            SecretContent::Empty => make(trusted.clone())?,
+            SecretContent::KeyLost { certificate_pem } => {
+                tracing::warn!(
+                    secret = store.full_name(),
+                    "its key is lost; a new authority takes over, the old stays trusted for a while"
+                );
+                make(Some(certificate_pem))?
+            }
+        };
+        if let Some(secret) = store.replace(&secret, &set).await? {
+            tracing::info!(secret = store.full_name(), "authority replaced");
+            return Ok((secret, set));
+        }
+    }
+    Err(StoreError::Unsettled {
+        name: store.full_name(),
+    }
+    .into())
+}
+
+/// A name of its own for each authority, as verifiers find an issuer by its name.
+fn subject(now: Timestamp) -> String {
+    format!("etcd-operator-webhook-ca@{}", now.as_second())
+}
+
+fn is_forbidden(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let api = match error.downcast_ref::<kube::Error>() {
+            Some(kube::Error::Api(status)) => Some(status.code),
+            _ => None,
+        };
+        if matches!(api, Some(401 | 403)) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,15 @@
+//! The edge to Kubernetes: the authority's Secret, the places that must trust it, and the loop that keeps both right.
+//!
+//! It reads and writes one Secret, reads the objects it is told to publish to, and writes one field of each: `caBundle`.
+
+mod bundle;
+mod keeper;
+mod secret;
+mod serving;
+
+pub use bundle::{Place, Trust};
+pub use keeper::{Keeper, KeeperError, Settings, Standing};
+pub use secret::{SecretContent, StoreError};
+
+/// Recorded by the API server as the author of what is written here.
+pub const FIELD_MANAGER: &str = "etcd-operator-webhook";
