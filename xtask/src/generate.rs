@@ -1,8 +1,205 @@
-//! `cargo xtask generate`.
+//! `cargo xtask generate`: what is committed but derived from something else, written anew.
+//!
+//! The api crate gives the chart its CRDs and the docs their reference; `values.yaml` gives the chart's README its table.
+//! Each part below is a pure function from text or types to text; only this file touches the disk, and only below the
+//! checkout.
 
-#[derive(Debug, clap::Args)]
-pub struct Args {}
+mod crds;
+mod reference;
+mod values;
 
-pub fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("`cargo xtask generate` is not written yet")
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use serde_json::Value as Json;
+
+const CHART: &str = "charts/etcd-operator";
+const CRDS: &str = "charts/etcd-operator/templates/crds";
+
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Args {
+    /// Write nothing; fail and name the files that are not what would be written
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// A file as it should be; `None` says it should not exist.
+struct Wanted {
+    /// Relative to the checkout.
+    path: String,
+    contents: Option<String>,
+}
+
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let root = checkout();
+    let stale = stale(&root, wanted(&root)?)?;
+    if args.check {
+        if !stale.is_empty() {
+            let names: Vec<&str> = stale.iter().map(|file| file.path.as_str()).collect();
+            bail!(
+                "stale, run `cargo xtask generate` and commit: {}",
+                names.join(", ")
+            );
+        }
+        println!("generated files are up to date");
+        return Ok(());
+    }
+    for file in &stale {
+        write(&root, file)?;
+        println!("wrote {}", file.path);
+    }
+    if stale.is_empty() {
+        println!("generated files were up to date");
+    }
+    Ok(())
+}
+
+fn checkout() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_path_buf()
+}
+
+/// Everything this command is answerable for.
+fn wanted(root: &Path) -> anyhow::Result<Vec<Wanted>> {
+    let definitions =
+        vec![<etcd_operator_api::v1beta2::EtcdCluster as kube::CustomResourceExt>::crd()];
+    let mut files = Vec::new();
+    for definition in &definitions {
+        files.push(Wanted {
+            path: format!("{CRDS}/{}.yaml", definition.spec.names.plural),
+            contents: Some(crds::template(definition)?),
+        });
+    }
+    files.push(Wanted {
+        path: format!("{CRDS}/_names.tpl"),
+        contents: Some(crds::names(&definitions)),
+    });
+    files.extend(orphans(root, &files)?);
+    files.push(Wanted {
+        path: "docs/reference/api.md".to_owned(),
+        contents: Some(reference::page(&definitions)?),
+    });
+
+    let text = |name: &str| {
+        let path = root.join(CHART).join(name);
+        fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))
+    };
+    let values = values::parse(&text("values.yaml")?).context("values.yaml")?;
+    let disagreements = values
+        .disagreements(&text("values.schema.json")?)
+        .context("values.schema.json")?;
+    if !disagreements.is_empty() {
+        bail!(
+            "values.yaml and values.schema.json disagree: {}",
+            disagreements.join("; ")
+        );
+    }
+    files.push(Wanted {
+        path: format!("{CHART}/README.md"),
+        contents: Some(
+            values
+                .put_into(&text("README.md")?)
+                .context("the chart's README.md")?,
+        ),
+    });
+    Ok(files)
+}
+
+/// Templates of CRDs that no longer exist.
+fn orphans(root: &Path, known: &[Wanted]) -> anyhow::Result<Vec<Wanted>> {
+    let folder = root.join(CRDS);
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            return Err(error).with_context(|| format!("could not list {}", folder.display()));
+        }
+    };
+    let mut orphans = Vec::new();
+    for entry in entries {
+        let path = format!("{CRDS}/{}", entry?.file_name().to_string_lossy());
+        if !known.iter().any(|file| file.path == path) {
+            orphans.push(Wanted {
+                path,
+                contents: None,
+            });
+        }
+    }
+    Ok(orphans)
+}
+
+/// Those of `files` that differ from what is on the disk.
+fn stale(root: &Path, files: Vec<Wanted>) -> anyhow::Result<Vec<Wanted>> {
+    let mut stale = Vec::new();
+    for file in files {
+        let there = match fs::read_to_string(root.join(&file.path)) {
+            Ok(contents) => Some(contents),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                return Err(error).with_context(|| format!("could not read {}", file.path));
+            }
+        };
+        if there != file.contents {
+            stale.push(file);
+        }
+    }
+    Ok(stale)
+}
+
+fn write(root: &Path, file: &Wanted) -> anyhow::Result<()> {
+    let path = root.join(&file.path);
+    let Some(contents) = &file.contents else {
+        return fs::remove_file(&path).with_context(|| format!("could not remove {}", file.path));
+    };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("could not make {}", folder.display()))?;
+    }
+    fs::write(&path, contents).with_context(|| format!("could not write {}", file.path))
+}
+
+/// Keys in order. serde_json keeps them in order, or as they came, as the features of any crate in the build decide; what
+/// is generated must not depend on that.
+fn sorted(json: Json) -> Json {
+    match json {
+        Json::Object(object) => {
+            let mut entries: Vec<(String, Json)> = object.into_iter().collect();
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            Json::Object(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| (key, sorted(value)))
+                    .collect(),
+            )
+        }
+        Json::Array(items) => Json::Array(items.into_iter().map(sorted).collect()),
+        plain => plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chart_carries_the_version_of_the_workspace() {
+        let chart = fs::read_to_string(checkout().join(CHART).join("Chart.yaml")).unwrap();
+        let chart: serde_yaml_ng::Value = serde_yaml_ng::from_str(&chart).unwrap();
+        assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
+        assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+    }
+
+    #[test]
+    fn what_is_committed_is_what_would_be_generated() {
+        let root = checkout();
+        let stale: Vec<String> = stale(&root, wanted(&root).unwrap())
+            .unwrap()
+            .into_iter()
+            .map(|file| file.path)
+            .collect();
+        assert_eq!(stale, Vec::<String>::new(), "run `cargo xtask generate`");
+    }
 }
