@@ -34,7 +34,7 @@ timeoutSeconds: {{ $.Values.webhook.timeoutSeconds }}
 What never reaches the webhook, so that nothing gets stuck while it is down:
 - an object that is being deleted: its finalizer can always be removed. On DELETE there
   is no `object`, only an `oldObject`;
-- the controller's own writes, which are finalizers: it must not wait for its sibling.
+- the controller's own writes: it must not wait for its sibling, and never writes a spec.
 Takes the root context.
 */}}
 {{- define "etcd-operator.admission.conditions" -}}
