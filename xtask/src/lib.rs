@@ -8,6 +8,7 @@ pub mod demo;
 pub mod generate;
 pub mod images;
 pub mod local;
+pub mod operator;
 pub mod packages;
 pub mod programs;
 pub mod progress;

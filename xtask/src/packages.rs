@@ -38,7 +38,6 @@ const FOR_A_CLUSTER: &[Need] = &[
     need("conntrack", &["conntrack"]),
     need("iproute2", &["ip"]),
     need("util-linux", &["nsenter"]),
-    need("kmod", &["modprobe"]),
     need("mount", &["mount"]),
 ];
 

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Result;
 
 /// Where nobody watches a terminal, say at this pace that it is still going on.
-const REMINDER: Duration = Duration::from_secs(60);
+const REMINDER: Duration = Duration::from_mins(1);
 
 /// Does `work` under a line that tells how long it has taken so far and, at the end, altogether.
 pub fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {

@@ -150,7 +150,9 @@ pub fn logs(name: &str, component: Option<&str>, follow: bool) -> Result<ExitCod
     logs.sort();
     let Some(component) = component else {
         println!("{}", layout.logs().display());
-        logs.iter().for_each(|log| println!("  {log}"));
+        for log in &logs {
+            println!("  {log}");
+        }
         return Ok(ExitCode::SUCCESS);
     };
     if !logs.iter().any(|log| log == component) {

@@ -5,7 +5,6 @@
 
 use std::{
     fs::{self, File},
-    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };

@@ -62,7 +62,7 @@ pub struct Running {
 
 /// What a cluster was started with.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Record {
+pub struct Record {
     nodes: u8,
     host_port: u16,
 }
@@ -187,7 +187,7 @@ fn lock(cache: &Cache, name: &str) -> Result<crate::cache::Lock> {
     cache.lock(&format!("cluster-{name}"), || {
         progress::say(&format!(
             "Waiting for another run that starts or stops cluster `{name}` …"
-        ))
+        ));
     })
 }
 

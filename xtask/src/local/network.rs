@@ -2,6 +2,7 @@
 //! is left on the host. Runs `ip` and `nsenter`.
 
 use std::{
+    fmt::Write as _,
     io::Write as _,
     process::{Command, Stdio},
 };
@@ -22,13 +23,11 @@ pub fn create(layout: &Layout, nodes: &[Node]) -> Result<()> {
     command::run(Command::new("ip").args(["netns", "add", &layout.netns()]))?;
     let mut batch = format!("link set lo up\naddress replace {API_SERVER}/32 dev lo\n");
     for node in nodes {
-        batch.push_str(&format!("address replace {}/32 dev lo\n", node.address()));
+        let _ = writeln!(batch, "address replace {}/32 dev lo", node.address());
     }
     // There is no default route: without this one, processes outside pods (the API server calling a webhook) could not address a
     // Service, and the rules that lead on to a pod are only asked about packets that have somewhere to go.
-    batch.push_str(&format!(
-        "route replace {SERVICES} dev lo src {API_SERVER}\n"
-    ));
+    let _ = writeln!(batch, "route replace {SERVICES} dev lo src {API_SERVER}");
     let mut ip = Command::new("ip")
         .args(["-netns", &layout.netns(), "-batch", "-"])
         .stdin(Stdio::piped())

@@ -5,6 +5,8 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 /// One line of a `mountinfo` file.
@@ -76,16 +78,35 @@ pub fn mounted_below(folder: &Path) -> Vec<PathBuf> {
 
 /// None for a process that is gone, or that only waits to be reaped.
 pub fn command_line(process: i32) -> Option<Vec<String>> {
-    let words: Vec<_> = fs::read(format!("/proc/{process}/cmdline"))
-        .ok()?
-        .split(|byte| *byte == 0)
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect();
-    let words = words.strip_suffix(&[String::new()]).unwrap_or(&words);
-    words
-        .first()
-        .is_some_and(|word| !word.is_empty())
-        .then(|| words.to_vec())
+    // In the middle of an exec a process has no command line for a moment.
+    for _ in 0..20 {
+        let bytes = fs::read(format!("/proc/{process}/cmdline")).ok()?;
+        if let Some(words) = parse_command_line(&bytes) {
+            return Some(words);
+        }
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        if is_dead(&stat) {
+            return None;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    None
+}
+
+fn parse_command_line(bytes: &[u8]) -> Option<Vec<String>> {
+    let words = bytes.strip_suffix(&[0]).unwrap_or(bytes);
+    (!words.is_empty()).then(|| {
+        let words = words.split(|byte| *byte == 0);
+        words
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect()
+    })
+}
+
+/// `number (name) state …`, and the name may hold anything.
+fn is_dead(stat: &str) -> bool {
+    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
+    state.is_none_or(|state| state.starts_with(['Z', 'X']))
 }
 
 pub fn exists(process: i32) -> bool {
@@ -227,6 +248,18 @@ mod tests {
     #[test]
     fn what_is_not_a_mount_line_is_passed_over() {
         assert!(parse_mountinfo("\nnonsense\n1 2 3 - \n").is_empty());
+    }
+
+    #[test]
+    fn a_zombie_is_dead_whatever_its_name_looks_like() {
+        assert!(is_dead("12 (a) S b) Z 1 12"));
+        assert!(!is_dead("12 (a) Z b) S 1 12"));
+    }
+
+    #[test]
+    fn arguments_may_be_empty_words() {
+        assert_eq!(parse_command_line(b"a\0\0b\0").unwrap(), ["a", "", "b"]);
+        assert_eq!(parse_command_line(b""), None);
     }
 
     #[test]

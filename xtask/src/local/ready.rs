@@ -20,7 +20,7 @@ use kube::{
 use super::{component::Started, layout::Layout};
 use crate::command;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 const PACE: Duration = Duration::from_millis(50);
 
 pub async fn client(kubeconfig: &Path) -> Result<Client> {
@@ -32,16 +32,22 @@ pub async fn client(kubeconfig: &Path) -> Result<Client> {
 
 /// The API server serves.
 pub fn api_server(layout: &Layout, started: &[Started]) -> Result<()> {
-    wait(layout, started, "kube-apiserver", async |client| {
-        serving(client).await
-    })
+    wait(
+        layout,
+        started,
+        "kube-apiserver",
+        &async |client: &Client| serving(client).await,
+    )
 }
 
 /// Nodes, DNS, a default class: what a test may rely on.
 pub fn cluster(layout: &Layout, started: &[Started], nodes: u8) -> Result<()> {
-    wait(layout, started, "kubelet-node1", async |client| {
-        whole(client, nodes).await
-    })
+    wait(
+        layout,
+        started,
+        "kubelet-node1",
+        &async |client: &Client| whole(client, nodes).await,
+    )
 }
 
 /// Asked once, without patience.
@@ -117,7 +123,7 @@ fn wait(
     layout: &Layout,
     started: &[Started],
     suspect: &str,
-    ask: impl AsyncFn(&Client) -> Result<()>,
+    ask: &impl AsyncFn(&Client) -> Result<()>,
 ) -> Result<()> {
     runtime()?.block_on(async {
         let client = client(&layout.kubeconfig()).await?;

@@ -85,6 +85,8 @@ enum Error {
     NoSize(String),
 }
 
+// By value, because that is what a Controller calls.
+#[allow(clippy::needless_pass_by_value)]
 fn again<K: ResourceExt>(object: Arc<K>, error: &Error, _: Arc<Context>) -> Action {
     eprintln!(
         "{}/{}: {error}",

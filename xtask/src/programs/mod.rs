@@ -107,7 +107,7 @@ fn build_once(
 ) -> Result<()> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let _lock = cache.lock(&format!("build-{name}"), || {
-        progress::say(&format!("{label}: waiting for another run that builds it"))
+        progress::say(&format!("{label}: waiting for another run that builds it"));
     })?;
     if folder.exists() {
         return Ok(());

@@ -236,14 +236,10 @@ impl fmt::Display for Program {
 
 /// A main module that requires `modules` and replaces each of `replaced` by the named version of itself.
 pub fn go_mod(modules: &[(String, String)], replaced: &[(String, String)]) -> String {
-    let required: String = modules
-        .iter()
-        .map(|(path, version)| format!("\t{path} {version}\n"))
-        .collect();
-    let replaced: String = replaced
-        .iter()
-        .map(|(path, version)| format!("\t{path} => {path} {version}\n"))
-        .collect();
+    let required = lines(modules, |(path, version)| format!("\t{path} {version}\n"));
+    let replaced = lines(replaced, |(path, version)| {
+        format!("\t{path} => {path} {version}\n")
+    });
     let block = |word: &str, lines: String| {
         if lines.is_empty() {
             lines
@@ -256,6 +252,10 @@ pub fn go_mod(modules: &[(String, String)], replaced: &[(String, String)]) -> St
         block("require", required),
         block("replace", replaced)
     )
+}
+
+fn lines<T>(of: &[T], line: impl Fn(&T) -> String) -> String {
+    of.iter().map(line).collect::<Vec<_>>().concat()
 }
 
 /// The modules that a go.mod replaces by a folder under `./staging`.
