@@ -2,12 +2,21 @@
 //!
 //! Pure functions: no I/O, no async, no clock. The webhook and the controller judge a resource with the same code.
 
+pub mod defaults;
 pub mod duration;
+pub mod environment;
+pub mod policy;
 pub mod quantity;
 pub mod size;
 pub mod v1beta2;
+pub mod validated;
+pub mod validation;
 mod version;
 pub mod versions;
 
+pub use defaults::{default_cluster, default_update};
+pub use policy::{EndOfLife, Policy, Running, StepRefusal, VersionStep, judge_step};
 pub use size::{ClusterSize, round_up_size};
+pub use validated::ValidatedCluster;
+pub use validation::{Judgement, Reason, Violation, Warning, judge, judge_delete, judge_scale};
 pub use version::{Minor, Version};

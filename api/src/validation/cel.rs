@@ -1,0 +1,66 @@
+//! CEL rules for the CRD: what the API server itself refuses when the webhook is not there.
+
+use super::finding::Reason;
+use super::text::{CelMessage, Text};
+
+/// One rule at one place of the schema.
+#[derive(Clone, Debug)]
+pub(crate) struct CelRule {
+    /// Which rule of ours it repeats.
+    #[cfg_attr(not(test), allow(dead_code))] // Read by the test that compares both.
+    pub(crate) reason: Reason,
+    /// Path of the schema node: `spec.size`; empty for the root.
+    pub(crate) at: &'static str,
+    pub(crate) rule: String,
+    pub(crate) message: CelMessage,
+    /// Which field the refusal names, relative to `at`.
+    pub(crate) field_path: Option<&'static str>,
+}
+
+pub(crate) fn rule(
+    reason: Reason,
+    at: &'static str,
+    rule: impl Into<String>,
+    text: Text,
+) -> CelRule {
+    CelRule {
+        reason,
+        at,
+        rule: rule.into(),
+        message: text.cel(&[]),
+        field_path: None,
+    }
+}
+
+impl CelRule {
+    /// With holes of the text given as CEL expressions.
+    pub(crate) fn holes(mut self, text: Text, holes: &[(&str, &str)]) -> Self {
+        self.message = text.cel(holes);
+        self
+    }
+
+    /// With the field the refusal names.
+    pub(crate) fn field(mut self, path: &'static str) -> Self {
+        self.field_path = Some(path);
+        self
+    }
+}
+
+/// Every rule that CEL can say.
+pub(crate) fn all() -> Vec<CelRule> {
+    [
+        super::name::cel(),
+        super::size::cel(),
+        super::version::cel(),
+        super::image::cel(),
+        super::storage::cel(),
+        super::claim::cel(),
+        super::options::cel(),
+        super::flags::cel(),
+        super::tls::cel(),
+        super::pod::cel(),
+        super::labels::cel(),
+        super::recovery::cel(),
+    ]
+    .concat()
+}

@@ -1,0 +1,267 @@
+//! `spec.storage`: positive, larger than the quota, growing only; class and ephemeral for ever.
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaimSpec, VolumeResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::cel::{CelRule, rule};
+use super::finding::{Judgement, Reason, Violation, violation};
+use super::text::Text;
+use super::{claim, names, positive_quantity, quantity_rules};
+use crate::defaults::{STORAGE_SIZE, claim_spec, volume_size};
+use crate::quantity::{Amount, display_bytes};
+use crate::v1beta2::{EtcdClusterSpec, Reclaim, StorageSpec};
+use crate::validated::{ClaimSettings, Storage};
+
+const SIZE: &str = "spec.storage.size";
+const CLASS: &str = "spec.storage.className";
+const EPHEMERAL: &str = "spec.storage.ephemeral";
+
+const TWICE: Text = Text(
+    "must not be set together with `pod.persistentVolumeClaimSpec`: keep `storage`, or keep the claim spec alone",
+);
+const WITH_EPHEMERAL: Text = Text(
+    "must not be set where `ephemeral` is true: there are no volumes; remove it, or `ephemeral`",
+);
+pub(super) const SHRINKS: Text =
+    Text("must not shrink from {old} to {new}: volumes can only grow; use {old} or more");
+const CLASS_IMMUTABLE: Text = Text(
+    "must not change: existing volumes keep their class; put `{old}` back, or make a new cluster and restore a backup",
+);
+const EPHEMERAL_IMMUTABLE: Text = Text(
+    "must not change: data do not move by themselves; put {old} back, or make a new cluster and restore a backup",
+);
+const NOT_LARGER: Text = Text(
+    "must be larger than `options.quotaBackend`, which is {quota}, not {size}: the volume holds the database and its log",
+);
+
+/// Where the data go, or what is wrong with it.
+pub(super) fn read(spec: &EtcdClusterSpec, judgement: &mut Judgement) -> Option<Storage> {
+    if let Some(claim) = claim_spec(spec) {
+        if spec.storage.is_some() {
+            judgement.refuse("spec.storage", Reason::StorageTwice, TWICE.0);
+        }
+        return claim::read(claim, judgement);
+    }
+    let storage = spec.storage.as_ref()?;
+    let size = storage.size.as_ref().map(|size| {
+        judgement
+            .keep(positive_quantity(size, SIZE))
+            .map(|bytes| (size.clone(), bytes))
+    });
+    if storage.ephemeral == Some(true) {
+        check_ephemeral(storage, judgement);
+        return match size {
+            Some(size) => size.map(|(size, _)| Storage::Ephemeral {
+                size_limit: Some(size),
+            }),
+            None => Some(Storage::Ephemeral { size_limit: None }),
+        };
+    }
+    if let Some(class) = &storage.class_name {
+        names::check_object_name(class, CLASS, judgement);
+    }
+    let (size, size_bytes) = size??;
+    Some(Storage::Claim(Box::new(claim_of(
+        storage, size, size_bytes,
+    ))))
+}
+
+fn claim_of(storage: &StorageSpec, size: Quantity, size_bytes: u64) -> ClaimSettings {
+    ClaimSettings {
+        spec: PersistentVolumeClaimSpec {
+            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+            resources: Some(VolumeResourceRequirements {
+                requests: Some([("storage".to_owned(), size.clone())].into()),
+                ..VolumeResourceRequirements::default()
+            }),
+            storage_class_name: storage.class_name.clone(),
+            ..PersistentVolumeClaimSpec::default()
+        },
+        size,
+        size_bytes,
+        class: storage.class_name.clone(),
+        reclaim: storage.reclaim.unwrap_or_default(),
+    }
+}
+
+fn check_ephemeral(storage: &StorageSpec, judgement: &mut Judgement) {
+    if storage.class_name.is_some() {
+        judgement.refuse(CLASS, Reason::StorageEphemeralConflict, WITH_EPHEMERAL.0);
+    }
+    if storage.reclaim == Some(Reclaim::Retain) {
+        judgement.refuse(
+            "spec.storage.reclaim",
+            Reason::StorageEphemeralConflict,
+            WITH_EPHEMERAL.0,
+        );
+    }
+    judgement.warn(
+        EPHEMERAL,
+        "a cluster that loses most of its Pods at once loses its data",
+    );
+}
+
+/// A volume holds the database and the write-ahead log beside it.
+pub(super) fn larger_than_quota(spec: &EtcdClusterSpec, quota: u64) -> Option<Violation> {
+    let size = volume_size(spec)?;
+    let bytes = Amount::parse(size).ok()?.bytes()?;
+    if bytes > quota {
+        return None;
+    }
+    let field = if claim_spec(spec).is_some() {
+        claim::STORAGE_REQUEST
+    } else {
+        SIZE
+    };
+    let message = NOT_LARGER.fill(&[("size", &size.0), ("quota", &display_bytes(quota))]);
+    Some(violation(field, Reason::StorageNotLargerThanQuota, message))
+}
+
+/// What of the storage may not change.
+pub(super) fn check_change(
+    new: &EtcdClusterSpec,
+    old: &EtcdClusterSpec,
+    judgement: &mut Judgement,
+) {
+    if claim_spec(new).is_some() || claim_spec(old).is_some() {
+        claim::check_change(new, old, judgement);
+        return;
+    }
+    let class = |spec: &EtcdClusterSpec| {
+        spec.storage
+            .as_ref()
+            .and_then(|storage| storage.class_name.clone())
+    };
+    if class(new) != class(old) {
+        let old = class(old).unwrap_or_else(|| "(unset)".to_owned());
+        judgement.refuse(
+            CLASS,
+            Reason::StorageImmutable,
+            CLASS_IMMUTABLE.fill(&[("old", &old)]),
+        );
+    }
+    let (was, is) = (is_ephemeral(old), is_ephemeral(new));
+    if was != is {
+        judgement.refuse(
+            EPHEMERAL,
+            Reason::StorageImmutable,
+            EPHEMERAL_IMMUTABLE.fill(&[("old", &was)]),
+        );
+    } else if !is {
+        judgement
+            .violations
+            .extend(shrinks(volume_size(new), volume_size(old), SIZE));
+    }
+}
+
+fn is_ephemeral(spec: &EtcdClusterSpec) -> bool {
+    spec.storage.as_ref().and_then(|storage| storage.ephemeral) == Some(true)
+}
+
+pub(super) fn shrinks(
+    new: Option<&Quantity>,
+    old: Option<&Quantity>,
+    field: &str,
+) -> Option<Violation> {
+    let (new, old) = (new?, old?);
+    let shrunk = Amount::parse(new).ok()? < Amount::parse(old).ok()?;
+    shrunk.then(|| {
+        violation(
+            field,
+            Reason::StorageShrinks,
+            SHRINKS.fill(&[("old", &old.0), ("new", &new.0)]),
+        )
+    })
+}
+
+pub(super) fn cel() -> Vec<CelRule> {
+    let has_claim =
+        |of: &str| format!("(has({of}.pod) && has({of}.pod.persistentVolumeClaimSpec))");
+    let ephemeral = |of: &str| {
+        format!("(has({of}.storage) && has({of}.storage.ephemeral) && {of}.storage.ephemeral)")
+    };
+    let class = |of: &str, unset: &str| {
+        format!(
+            "(has({of}.storage) && has({of}.storage.className) ? {of}.storage.className : '{unset}')"
+        )
+    };
+    // A size that is left out is the default's.
+    let size = |of: &str| {
+        format!(
+            "(has({of}.storage) && has({of}.storage.size) ? string({of}.storage.size) : '{STORAGE_SIZE}')"
+        )
+    };
+    let either_claim = format!("{} || {}", has_claim("self"), has_claim("oldSelf"));
+    let unequal_class = format!("{} == {}", class("self", ""), class("oldSelf", ""));
+    let both_sizes = format!(
+        "isQuantity({}) && isQuantity({})",
+        size("self"),
+        size("oldSelf")
+    );
+    let mut rules = quantity_rules(SIZE);
+    rules.extend([
+        rule(Reason::StorageTwice, "spec", format!("!has(self.storage) || !{}", has_claim("self")), TWICE)
+            .field(".storage"),
+        rule(
+            Reason::StorageEphemeralConflict,
+            "spec.storage",
+            "!(has(self.ephemeral) && self.ephemeral && has(self.className))",
+            WITH_EPHEMERAL,
+        )
+        .field(".className"),
+        rule(
+            Reason::StorageEphemeralConflict,
+            "spec.storage",
+            "!(has(self.ephemeral) && self.ephemeral && has(self.reclaim) && self.reclaim == 'Retain')",
+            WITH_EPHEMERAL,
+        )
+        .field(".reclaim"),
+        rule(Reason::StorageImmutable, "spec", format!("{either_claim} || {unequal_class}"), CLASS_IMMUTABLE)
+            .holes(CLASS_IMMUTABLE, &[("old", &class("oldSelf", "(unset)"))])
+            .field(".storage"),
+        rule(
+            Reason::StorageImmutable,
+            "spec",
+            format!("{either_claim} || {} == {}", ephemeral("self"), ephemeral("oldSelf")),
+            EPHEMERAL_IMMUTABLE,
+        )
+        .holes(EPHEMERAL_IMMUTABLE, &[("old", &format!("string({})", ephemeral("oldSelf")))])
+        .field(".storage"),
+        rule(
+            Reason::StorageShrinks,
+            "spec",
+            format!(
+                "{either_claim} || {} || {} || !({both_sizes}) || quantity({}).compareTo(quantity({})) >= 0",
+                ephemeral("self"),
+                ephemeral("oldSelf"),
+                size("self"),
+                size("oldSelf"),
+            ),
+            SHRINKS,
+        )
+        .holes(SHRINKS, &[("old", &size("oldSelf")), ("new", &size("self"))])
+        .field(".storage"),
+    ]);
+    rules.push(not_larger_rule(
+        &has_claim("self"),
+        &ephemeral("self"),
+        &size("self"),
+    ));
+    rules
+}
+
+fn not_larger_rule(has_claim: &str, ephemeral: &str, size: &str) -> CelRule {
+    let quota = "string(self.options.quotaBackend)";
+    let quota_set = "(has(self.options) && has(self.options.quotaBackend))";
+    rule(
+        Reason::StorageNotLargerThanQuota,
+        "spec",
+        format!(
+            "{has_claim} || {ephemeral} || !{quota_set} || !isQuantity({quota}) || !isQuantity({size}) || \
+             quantity({size}).isGreaterThan(quantity({quota}))"
+        ),
+        NOT_LARGER,
+    )
+    .holes(NOT_LARGER, &[("size", size), ("quota", quota)])
+    .field(".storage")
+}
