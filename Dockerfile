@@ -2,7 +2,8 @@
 # The operator's image: both programs, static, on an empty base, as user 65532.
 # `docker build -t ghcr.io/etcd-operator/etcd-operator:0.1.0 .`
 
-FROM rust:1.95-bookworm AS build
+# The toolchain that rust-toolchain.toml pins; a test keeps the two in step.
+FROM rust:1.95.0-bookworm AS build
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends protobuf-compiler libprotobuf-dev \
  && rm -rf /var/lib/apt/lists/*
