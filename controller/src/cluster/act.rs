@@ -1,0 +1,446 @@
+//! Performs a plan: keeps the fixed children as they should be, then takes the one step.
+//!
+//! Every write that takes something away names exactly what it means (a UID, a member ID), so that acting on an old look
+//! at the cluster fails instead of hitting something newer.
+
+use std::fmt::Debug;
+
+use etcd_client::{DowngradeOptions, MemberAddOptions};
+use etcd_operator_api::{
+    ValidatedCluster,
+    v1beta2::{BootstrapMember, BootstrapRecord, EtcdCluster},
+};
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::NamespaceResourceScope,
+    runtime::reflector::{ObjectRef, Store},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    Context,
+    certificates::{self, CertificateError},
+    children::{self, budget, claim, pod, services, starts},
+    names,
+    observe::endpoint,
+    observed::Observed,
+    step::{Step, Why},
+};
+use crate::{
+    FIELD_MANAGER,
+    etcd::{self, EtcdError},
+};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ActError {
+    #[error("{what} could not be written: {source}")]
+    Api { what: String, source: kube::Error },
+    #[error("{what} exists and belongs to something else")]
+    NameTaken { what: String },
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    #[error("etcd would not {what}: {source}")]
+    Etcd { what: String, source: EtcdError },
+    #[error("no member of the cluster can be reached to {what}")]
+    NobodyToAsk { what: String },
+    #[error("the lease is not held: another controller may act")]
+    NotLeader,
+}
+
+impl ActError {
+    /// CamelCase, stable: the Event's reason and the metric's label.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Api { .. } => "KubernetesError",
+            Self::NameTaken { .. } => "NameTaken",
+            Self::Certificate(_) => "CertificateError",
+            Self::Etcd { .. } => "EtcdError",
+            Self::NobodyToAsk { .. } => "NobodyToAsk",
+            Self::NotLeader => "NotLeader",
+        }
+    }
+
+    /// Somebody else wrote in between: no fault, the next look sees it.
+    pub fn is_conflict(&self) -> bool {
+        let source = match self {
+            Self::Api { source, .. } | Self::Certificate(CertificateError::Api { source, .. }) => {
+                source
+            }
+            _ => return false,
+        };
+        matches!(source, kube::Error::Api(status) if status.code == 409)
+    }
+}
+
+/// Keeps the children with fixed names as they should be. Writes only what differs.
+pub(crate) async fn keep_children(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+) -> Result<(), ActError> {
+    let stores = &context.stores;
+    let wanted = starts::desired(cluster, seen);
+    let starts_differ = wanted != seen.starts;
+    futures::try_join!(
+        keep(
+            context,
+            cluster,
+            &stores.services,
+            services::headless(cluster),
+            false
+        ),
+        keep(
+            context,
+            cluster,
+            &stores.services,
+            services::client(cluster),
+            false
+        ),
+        keep(
+            context,
+            cluster,
+            &stores.budgets,
+            budget::budget(cluster),
+            false
+        ),
+        async {
+            if wanted.is_empty() {
+                return Ok(());
+            }
+            keep(
+                context,
+                cluster,
+                &stores.config_maps,
+                starts::config_map(cluster, &wanted),
+                starts_differ,
+            )
+            .await
+        },
+    )?;
+    Ok(())
+}
+
+/// Applies one child if it is missing, differs, or `always`.
+async fn keep<K>(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    store: &Store<K>,
+    mut child: K,
+    always: bool,
+) -> Result<(), ActError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned
+        + 'static,
+{
+    let name = child.name_any();
+    let what = format!("{} {name}", K::kind(&()));
+    let failed = |source| ActError::Api {
+        what: what.clone(),
+        source,
+    };
+    let known = store.get(&ObjectRef::new(&name).within(&cluster.namespace));
+    if let Some(known) = &known {
+        let (live, wanted) = (
+            serde_json::to_value(known.as_ref()),
+            serde_json::to_value(&child),
+        );
+        if let (false, Ok(live), Ok(wanted)) = (always, live, wanted)
+            && children::contains(&live, &wanted)
+        {
+            return Ok(());
+        }
+    }
+    guard(context)?;
+    let api: Api<K> = Api::namespaced(context.client.clone(), &cluster.namespace);
+    // Server-side apply would merge into whatever bears the name, so whose it is comes first.
+    let live = api.get_opt(&name).await.map_err(failed)?;
+    if let Some(live) = &live {
+        if !live
+            .owner_references()
+            .iter()
+            .any(|owner| owner.uid == cluster.uid)
+        {
+            return Err(ActError::NameTaken { what });
+        }
+        child.meta_mut().uid = live.uid();
+    }
+    let apply = PatchParams::apply(FIELD_MANAGER).force();
+    api.patch(&name, &apply, &Patch::Apply(&child))
+        .await
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// Takes the step. Bookkeeping steps return the record to write; the caller owns the status.
+pub(crate) async fn perform(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+    step: &Step,
+) -> Result<Option<BootstrapRecord>, ActError> {
+    guard(context)?;
+    match step {
+        Step::RecordBootstrap { token, members } => {
+            let members = members
+                .iter()
+                .map(|name| BootstrapMember {
+                    name: name.clone(),
+                    claim_uid: None,
+                })
+                .collect();
+            return Ok(Some(BootstrapRecord {
+                token: token.clone(),
+                members,
+            }));
+        }
+        Step::RecordClaims { members } => {
+            let token = seen
+                .bootstrap
+                .as_ref()
+                .map(|record| record.token.clone())
+                .unwrap_or_default();
+            return Ok(Some(BootstrapRecord {
+                token,
+                members: members.clone(),
+            }));
+        }
+        Step::Prepare { members } => {
+            let claims = async {
+                try_join_all(
+                    members
+                        .iter()
+                        .filter(|member| {
+                            seen.members
+                                .get(*member)
+                                .is_none_or(|known| known.claim.is_none())
+                        })
+                        .filter_map(|member| claim::claim(cluster, member))
+                        .map(|claim| create(context, cluster, claim)),
+                )
+                .await
+            };
+            let certificates = async {
+                certificates::issue(context, cluster, members, seen.now)
+                    .await
+                    .map_err(ActError::from)
+            };
+            futures::try_join!(claims, certificates)?;
+        }
+        Step::Renew { members } => certificates::issue(context, cluster, members, seen.now).await?,
+        Step::Start { members, .. } => {
+            try_join_all(
+                members
+                    .iter()
+                    .map(|member| create(context, cluster, pod::pod(cluster, member))),
+            )
+            .await?;
+        }
+        Step::AddLearner { name } => {
+            let options = MemberAddOptions::new().with_is_learner();
+            let mut client = any_member(context, cluster, seen, step).await?;
+            etcd::within(client.member_add([names::peer_url(cluster, name)], Some(options)))
+                .await
+                .map_err(|source| ActError::Etcd {
+                    what: step.to_string(),
+                    source,
+                })?;
+        }
+        Step::Promote { id, .. } => {
+            let mut client = any_member(context, cluster, seen, step).await?;
+            etcd::within(client.member_promote(*id))
+                .await
+                .map_err(|source| ActError::Etcd {
+                    what: step.to_string(),
+                    source,
+                })?;
+        }
+        Step::Remove { id, .. } => {
+            let mut client = any_member(context, cluster, seen, step).await?;
+            etcd::within(client.member_remove(*id))
+                .await
+                .map_err(|source| ActError::Etcd {
+                    what: step.to_string(),
+                    source,
+                })?;
+        }
+        Step::MoveLeader { from, to_id, .. } => {
+            let mut client = member_client(context, cluster, seen, from, step).await?;
+            etcd::within(client.move_leader(*to_id))
+                .await
+                .map_err(|source| ActError::Etcd {
+                    what: step.to_string(),
+                    source,
+                })?;
+        }
+        Step::EnableDowngrade { to } => {
+            for action in [
+                DowngradeOptions::Validate(to.to_string()),
+                DowngradeOptions::Enable(to.to_string()),
+            ] {
+                let client = any_member(context, cluster, seen, step).await?;
+                etcd::within(client.maintenance_client().downgrade(action))
+                    .await
+                    .map_err(|source| ActError::Etcd {
+                        what: step.to_string(),
+                        source,
+                    })?;
+            }
+        }
+        Step::CancelDowngrade => {
+            let client = any_member(context, cluster, seen, step).await?;
+            etcd::within(
+                client
+                    .maintenance_client()
+                    .downgrade(DowngradeOptions::Cancel),
+            )
+            .await
+            .map_err(|source| ActError::Etcd {
+                what: step.to_string(),
+                source,
+            })?;
+        }
+        Step::Restart { name, pod_uid, .. } => {
+            delete::<Pod>(context, cluster, name, pod_uid).await?;
+        }
+        Step::DeletePod { name, pod_uid, why } => {
+            delete::<Pod>(context, cluster, name, pod_uid).await?;
+            if *why == Why::NotAMember {
+                certificates::forget(context, cluster, name).await?;
+            }
+        }
+        Step::DeleteClaim { name, claim_uid } => {
+            delete::<PersistentVolumeClaim>(context, cluster, name, claim_uid).await?;
+            certificates::forget(context, cluster, name).await?;
+        }
+    }
+    Ok(None)
+}
+
+/// Asked before every write: a controller that lost its lease must not act.
+pub(crate) fn guard(context: &Context) -> Result<(), ActError> {
+    if context.leadership.held() {
+        Ok(())
+    } else {
+        Err(ActError::NotLeader)
+    }
+}
+
+/// Creates a child; that it is there already means only that our cache was behind.
+async fn create<K>(context: &Context, cluster: &ValidatedCluster, child: K) -> Result<(), ActError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned,
+{
+    let what = format!("{} {}", K::kind(&()), child.name_any());
+    let api: Api<K> = Api::namespaced(context.client.clone(), &cluster.namespace);
+    let parameters = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    match api.create(&parameters, &child).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        Err(source) => Err(ActError::Api { what, source }),
+    }
+}
+
+/// Deletes exactly this object: a namesake created since is left alone.
+async fn delete<K>(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    name: &str,
+    uid: &str,
+) -> Result<(), ActError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned,
+{
+    let api: Api<K> = Api::namespaced(context.client.clone(), &cluster.namespace);
+    let exactly = DeleteParams::default().preconditions(Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: None,
+    });
+    match api.delete(name, &exactly).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
+        Err(source) => Err(ActError::Api {
+            what: format!("{} {name}", K::kind(&())),
+            source,
+        }),
+    }
+}
+
+/// A healthy voter, the leader if it is one: it forwards to nobody.
+async fn any_member(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+    step: &Step,
+) -> Result<etcd_client::Client, ActError> {
+    let leader = seen.leader();
+    let name = seen
+        .voters()
+        .filter(|(_, member)| member.healthy())
+        .map(|(name, _)| name)
+        .max_by_key(|name| Some(*name) == leader)
+        .ok_or_else(|| ActError::NobodyToAsk {
+            what: step.to_string(),
+        })?;
+    member_client(context, cluster, seen, name, step).await
+}
+
+async fn member_client(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+    name: &str,
+    step: &Step,
+) -> Result<etcd_client::Client, ActError> {
+    let ip = seen
+        .members
+        .get(name)
+        .and_then(|member| member.pod.as_ref()?.ip.as_ref())
+        .ok_or_else(|| ActError::NobodyToAsk {
+            what: step.to_string(),
+        })?;
+    let identity = certificates::operator_identity(context, cluster).await?;
+    etcd::connect(&endpoint(cluster, name, ip, identity.as_ref()))
+        .await
+        .map_err(|source| ActError::Etcd {
+            what: step.to_string(),
+            source,
+        })
+}
+
+/// Writes the status as a whole, against the very version of the object that was looked at.
+pub(crate) async fn write_status(context: &Context, object: &EtcdCluster) -> Result<(), ActError> {
+    guard(context)?;
+    let name = object.name_any();
+    let api: Api<EtcdCluster> = Api::namespaced(
+        context.client.clone(),
+        &object.namespace().unwrap_or_default(),
+    );
+    let parameters = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    api.replace_status(&name, &parameters, object)
+        .await
+        .map_err(|source| ActError::Api {
+            what: format!("the status of {name}"),
+            source,
+        })?;
+    Ok(())
+}

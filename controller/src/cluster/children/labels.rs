@@ -1,0 +1,74 @@
+//! The labels every child carries: Kubernetes' recommended ones and CoreOS's.
+
+use std::collections::BTreeMap;
+
+use etcd_operator_api::{ValidatedCluster, v1beta2::EtcdCluster};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::Resource;
+
+pub(crate) type Labels = BTreeMap<String, String>;
+
+/// What our watches ask for: nothing else of the cluster is read or kept in memory.
+pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "etcd-operator");
+/// Which member a pod, claim or Secret belongs to.
+pub const MEMBER: &str = "etcd_node";
+/// Which version a pod was made for.
+pub const VERSION: &str = "app.kubernetes.io/version";
+/// Whose claim this is, where no owner reference says so because the claim outlives the resource.
+pub const CLUSTER_UID: &str = "etcd.database.coreos.com/cluster-uid";
+/// Fingerprint of the configuration a pod was made with.
+pub const CONFIG: &str = "etcd.database.coreos.com/config";
+
+/// What Services, the budget and the scale subresource select members by.
+pub(crate) fn selector(cluster: &ValidatedCluster) -> Labels {
+    Labels::from([
+        ("app".to_owned(), "etcd".to_owned()),
+        ("etcd_cluster".to_owned(), cluster.name.clone()),
+    ])
+}
+
+pub(crate) fn of_cluster(cluster: &ValidatedCluster) -> Labels {
+    let mut labels = selector(cluster);
+    labels.extend(
+        [
+            ("app.kubernetes.io/name", "etcd"),
+            ("app.kubernetes.io/instance", &cluster.name),
+            ("app.kubernetes.io/component", "etcd"),
+            MANAGED_BY,
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned())),
+    );
+    labels
+}
+
+pub(crate) fn of_member(cluster: &ValidatedCluster, member: &str) -> Labels {
+    let mut labels = of_cluster(cluster);
+    labels.insert(MEMBER.to_owned(), member.to_owned());
+    labels
+}
+
+/// Name, namespace, labels and owner of a child. The owner reference is what deletes children with their cluster.
+pub(crate) fn metadata(
+    cluster: &ValidatedCluster,
+    name: impl Into<String>,
+    labels: Labels,
+) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.into()),
+        namespace: Some(cluster.namespace.clone()),
+        labels: Some(labels),
+        owner_references: Some(vec![owner(cluster)]),
+        ..ObjectMeta::default()
+    }
+}
+
+pub(crate) fn owner(cluster: &ValidatedCluster) -> OwnerReference {
+    OwnerReference {
+        api_version: EtcdCluster::api_version(&()).into_owned(),
+        kind: EtcdCluster::kind(&()).into_owned(),
+        name: cluster.name.clone(),
+        uid: cluster.uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}

@@ -1,0 +1,308 @@
+//! Gathers one `Observed`: the children from the watch caches, the TLS Secrets by name, and then what etcd itself says.
+
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
+};
+
+use etcd_operator_api::{
+    ValidatedCluster, Version,
+    v1beta2::{EtcdCluster, condition},
+};
+use futures::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{ContainerStatus, PersistentVolumeClaim, Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{Resource, ResourceExt, runtime::reflector::Store};
+
+use super::{
+    Context,
+    certificates::{self, CertificateError},
+    children::{labels, services::CLIENT_PORT, starts},
+    names,
+    observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum},
+};
+use crate::etcd::{self, Answer, Endpoint};
+
+/// Looks at one cluster from every side.
+pub(crate) async fn observe(
+    context: &Context,
+    object: &EtcdCluster,
+    cluster: &ValidatedCluster,
+) -> Result<Observed, CertificateError> {
+    let mut members: BTreeMap<String, Member> = BTreeMap::new();
+    for claim in ours(&context.stores.claims, cluster) {
+        members.entry(claim.name_any()).or_default().claim = Some(claim_facts(&claim));
+    }
+    for pod in ours(&context.stores.pods, cluster) {
+        members.entry(pod.name_any()).or_default().pod = Some(pod_facts(&pod));
+    }
+    let starts = ours(&context.stores.config_maps, cluster)
+        .first()
+        .map(|map| starts::read(map))
+        .unwrap_or_default();
+    let status = object.status.clone().unwrap_or_default();
+    let founders = status
+        .bootstrap
+        .iter()
+        .flat_map(|record| &record.members)
+        .map(|founder| founder.name.clone());
+    let known: Vec<String> = members.keys().cloned().chain(founders).collect();
+    let certificates = certificates::due(context, cluster, &known).await?;
+
+    // etcd is asked last: what it lists is then at least as new as the children above.
+    let answers = ask_everyone(context, cluster, &members).await?;
+    let quorum = understand(cluster, &mut members, answers);
+
+    Ok(Observed {
+        now: Timestamp::now(),
+        seed: RandomState::new().hash_one(0_u8),
+        cluster_id: status
+            .cluster_id
+            .as_deref()
+            .and_then(|id| u64::from_str_radix(id, 16).ok()),
+        was_ready: status
+            .conditions
+            .iter()
+            .any(|known| known.type_ == condition::AVAILABLE && known.status == "True"),
+        bootstrap: status.bootstrap,
+        members,
+        quorum,
+        foreign: foreign(context, cluster),
+        starts,
+        certificates,
+    })
+}
+
+/// Children of this very resource: a namesake's, deleted and re-created, are not.
+fn ours<K>(store: &Store<K>, cluster: &ValidatedCluster) -> Vec<std::sync::Arc<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    store
+        .state()
+        .into_iter()
+        .filter(|child| in_cluster(child.meta(), cluster) && owned(child.meta(), cluster))
+        .collect()
+}
+
+fn in_cluster(meta: &ObjectMeta, cluster: &ValidatedCluster) -> bool {
+    meta.namespace.as_deref() == Some(&cluster.namespace)
+        && meta
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get("etcd_cluster"))
+            == Some(&cluster.name)
+}
+
+/// Owned by this resource; a retained claim has no owner and says whose it is by annotation.
+fn owned(meta: &ObjectMeta, cluster: &ValidatedCluster) -> bool {
+    meta.owner_references
+        .iter()
+        .flatten()
+        .any(|owner| owner.uid == cluster.uid)
+        || meta
+            .annotations
+            .as_ref()
+            .and_then(|annotations| annotations.get(labels::CLUSTER_UID))
+            == Some(&cluster.uid)
+}
+
+/// Fixed names that belong to somebody else, most often a namesake whose children are still being collected.
+fn foreign(context: &Context, cluster: &ValidatedCluster) -> Vec<String> {
+    let mut taken = Vec::new();
+    taken.extend(taken_in(&context.stores.services, cluster));
+    taken.extend(taken_in(&context.stores.budgets, cluster));
+    taken.extend(taken_in(&context.stores.config_maps, cluster));
+    taken
+}
+
+fn taken_in<K>(store: &Store<K>, cluster: &ValidatedCluster) -> Vec<String>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    store
+        .state()
+        .into_iter()
+        .filter(|child| in_cluster(child.meta(), cluster) && !owned(child.meta(), cluster))
+        .map(|child| format!("{} {}", K::kind(&()), child.name_any()))
+        .collect()
+}
+
+async fn ask_everyone(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    members: &BTreeMap<String, Member>,
+) -> Result<Vec<(String, Answer)>, CertificateError> {
+    let reachable: Vec<(&String, &String)> = members
+        .iter()
+        .filter_map(|(name, member)| {
+            let pod = member.pod.as_ref().filter(|pod| !pod.finished)?;
+            Some((name, pod.ip.as_ref()?))
+        })
+        .collect();
+    if reachable.is_empty() {
+        return Ok(Vec::new());
+    }
+    let identity = certificates::operator_identity(context, cluster).await?;
+    let asked = reachable.into_iter().map(|(name, ip)| {
+        let endpoint = endpoint(cluster, name, ip, identity.as_ref());
+        async move {
+            match etcd::ask(&endpoint).await {
+                Ok(answer) => Some((name.clone(), answer)),
+                Err(error) => {
+                    tracing::debug!(member = name, %error, "no answer");
+                    None
+                }
+            }
+        }
+    });
+    Ok(join_all(asked).await.into_iter().flatten().collect())
+}
+
+/// Where a member is asked: at its pod's address, under its own name.
+pub(crate) fn endpoint(
+    cluster: &ValidatedCluster,
+    member: &str,
+    ip: &str,
+    identity: Option<&certificates::OperatorIdentity>,
+) -> Endpoint {
+    let host = if ip.contains(':') {
+        format!("[{ip}]")
+    } else {
+        ip.to_owned()
+    };
+    let scheme = if identity.is_some() { "https" } else { "http" };
+    Endpoint {
+        url: format!("{scheme}://{host}:{CLIENT_PORT}"),
+        tls: identity.map(|identity| etcd::ClientIdentity {
+            trusted_ca: identity.trusted_ca.clone(),
+            server_name: names::address(cluster, member),
+            certificate: identity.certificate.clone(),
+        }),
+    }
+}
+
+/// Puts the answers together. Of several linearizable lists, the one from the member furthest along is taken.
+fn understand(
+    cluster: &ValidatedCluster,
+    members: &mut BTreeMap<String, Member>,
+    answers: Vec<(String, Answer)>,
+) -> Option<Quorum> {
+    let vouched = answers
+        .iter()
+        .filter(|(_, answer)| answer.membership.is_some())
+        .max_by_key(|(_, answer)| answer.raft_index)
+        .map(|(_, answer)| answer.clone());
+    for (name, answer) in answers {
+        members.entry(name).or_default().answer = Some(answer);
+    }
+    let vouched = vouched?;
+    let mut strangers = Vec::new();
+    for line in vouched.membership.iter().flatten() {
+        match line
+            .peer_urls
+            .iter()
+            .find_map(|url| names::member_of_peer_url(cluster, url))
+        {
+            Some(name) => {
+                members.entry(name).or_default().listed = Some(Listed {
+                    id: line.id,
+                    learner: line.learner,
+                    started: !line.name.is_empty(),
+                });
+            }
+            None => strangers.push(line.id),
+        }
+    }
+    Some(Quorum {
+        cluster_id: vouched.cluster_id,
+        leader_id: vouched.leader_id,
+        strangers,
+    })
+}
+
+fn claim_facts(claim: &PersistentVolumeClaim) -> ClaimFacts {
+    ClaimFacts {
+        uid: claim.uid().unwrap_or_default(),
+        terminating: claim.metadata.deletion_timestamp.is_some(),
+        lost: claim
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.as_deref())
+            == Some("Lost"),
+    }
+}
+
+fn pod_facts(pod: &Pod) -> PodFacts {
+    let status = pod.status.clone().unwrap_or_default();
+    let created = pod
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    let ready = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == "Ready");
+    let container = status
+        .container_statuses
+        .iter()
+        .flatten()
+        .find(|container| container.name == "etcd");
+    let annotations = pod.metadata.annotations.as_ref();
+    PodFacts {
+        uid: pod.uid().unwrap_or_default(),
+        node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+        ip: status.pod_ip.clone().filter(|ip| !ip.is_empty()),
+        ready: ready.is_some_and(|condition| condition.status == "True"),
+        since: ready
+            .and_then(|condition| condition.last_transition_time.as_ref())
+            .map_or(created, |time| time.0),
+        terminating: pod.metadata.deletion_timestamp.is_some(),
+        finished: matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")),
+        version: pod
+            .labels()
+            .get(labels::VERSION)
+            .and_then(|version| version.parse::<Version>().ok()),
+        config: annotations
+            .and_then(|annotations| annotations.get(labels::CONFIG))
+            .cloned()
+            .unwrap_or_default(),
+        restarts: container.map_or(0, |container| container.restart_count),
+        trouble: container.and_then(waiting).or_else(|| unschedulable(pod)),
+    }
+}
+
+/// `CrashLoopBackOff: back-off …`, `ImagePullBackOff: …`; the normal stages of a start are no trouble.
+fn waiting(container: &ContainerStatus) -> Option<String> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let reason = waiting
+        .reason
+        .as_deref()
+        .filter(|reason| !matches!(*reason, "ContainerCreating" | "PodInitializing"))?;
+    Some(waiting.message.as_ref().map_or_else(
+        || reason.to_owned(),
+        |message| format!("{reason}: {message}"),
+    ))
+}
+
+fn unschedulable(pod: &Pod) -> Option<String> {
+    let scheduled = pod
+        .status
+        .as_ref()?
+        .conditions
+        .as_ref()?
+        .iter()
+        .find(|condition| condition.type_ == "PodScheduled")?;
+    (scheduled.status == "False").then(|| {
+        format!(
+            "{}: {}",
+            scheduled.reason.as_deref().unwrap_or("Unscheduled"),
+            scheduled.message.as_deref().unwrap_or("")
+        )
+    })
+}

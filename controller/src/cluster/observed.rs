@@ -1,0 +1,194 @@
+//! What is known of one cluster at one moment: the plan's only input beside the spec. Plain data, no I/O.
+
+use std::collections::BTreeMap;
+
+use etcd_operator_api::{ValidatedCluster, Version, v1beta2::BootstrapRecord, validated::Storage};
+use jiff::Timestamp;
+
+use crate::etcd::Answer;
+
+/// One look at a cluster: its durable records, its children, and what etcd itself says.
+///
+/// The children are read before etcd is asked. A child of a member that etcd does not list therefore belongs to a member
+/// that has been removed, never to one that is about to be added: additions reach etcd first.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    pub now: Timestamp,
+    /// Fresh randomness for the name of a new member.
+    pub seed: u64,
+    /// The durable record of the one bootstrap.
+    pub bootstrap: Option<BootstrapRecord>,
+    /// etcd's cluster ID as recorded in the status: set once, when a quorum first answered.
+    pub cluster_id: Option<u64>,
+    /// Every member that has a pod, a claim, or a line in etcd's list, by name.
+    pub members: BTreeMap<String, Member>,
+    /// What a quorum says; absent when none answered.
+    pub quorum: Option<Quorum>,
+    /// Names of children that are taken by objects which are not this cluster's.
+    pub foreign: Vec<String>,
+    /// How each member's etcd is told to start, as stored in the cluster's ConfigMap.
+    pub starts: BTreeMap<String, Start>,
+    /// The cluster has been Ready before.
+    pub was_ready: bool,
+    /// When the TLS Secrets each member's pod mounts are due for renewal; a member without an entry lacks some of them.
+    /// `None` where the spec asks the operator for no certificates.
+    pub certificates: Option<BTreeMap<String, Timestamp>>,
+}
+
+/// A linearizable view of the membership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quorum {
+    pub cluster_id: u64,
+    pub leader_id: u64,
+    /// Members in etcd's list whose peer URL no member of ours can have: somebody added them by hand.
+    pub strangers: Vec<u64>,
+}
+
+/// One member, from every side.
+#[derive(Clone, Debug, Default)]
+pub struct Member {
+    pub pod: Option<PodFacts>,
+    pub claim: Option<ClaimFacts>,
+    /// Its line in the linearizable member list.
+    pub listed: Option<Listed>,
+    /// What it answered when asked.
+    pub answer: Option<Answer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub id: u64,
+    pub learner: bool,
+    /// A member that has never started has published no name.
+    pub started: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodFacts {
+    pub uid: String,
+    pub node: Option<String>,
+    pub ip: Option<String>,
+    pub ready: bool,
+    /// Since when `ready` has its value; the pod's creation where Kubernetes has not said.
+    pub since: Timestamp,
+    pub terminating: bool,
+    /// Ended for good: the container will not be started again in this pod.
+    pub finished: bool,
+    /// The version label it was made with.
+    pub version: Option<Version>,
+    /// Fingerprint of the configuration it was made with.
+    pub config: String,
+    pub restarts: i32,
+    /// Why it is not running, in Kubernetes' words: `CrashLoopBackOff: …`, `Unschedulable: …`.
+    pub trouble: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimFacts {
+    pub uid: String,
+    pub terminating: bool,
+    /// `Lost`: the volume behind it is gone.
+    pub lost: bool,
+}
+
+/// How a member's etcd starts on an *empty* data directory; on data it finds, etcd ignores all of this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The one bootstrap: all founders at once.
+    Bootstrap { initial_cluster: String },
+    /// Added to a running cluster and never started yet.
+    Join { initial_cluster: String },
+    /// Has started before: its data must be there. It is told of itself alone, so that on an empty directory it finds
+    /// nobody to join and refuses to start, instead of voting without its log.
+    Resume { initial_cluster: String },
+}
+
+impl Start {
+    pub fn initial_cluster(&self) -> &str {
+        match self {
+            Self::Bootstrap { initial_cluster }
+            | Self::Join { initial_cluster }
+            | Self::Resume { initial_cluster } => initial_cluster,
+        }
+    }
+
+    /// etcd's `initial-cluster-state`.
+    pub fn state(&self) -> &'static str {
+        match self {
+            Self::Bootstrap { .. } => "new",
+            Self::Join { .. } | Self::Resume { .. } => "existing",
+        }
+    }
+}
+
+impl Member {
+    /// Serves linearizable reads, so it is in touch with a quorum.
+    pub fn healthy(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| {
+            answer.membership.is_some() || (answer.learner && answer.leader_id != 0)
+        })
+    }
+
+    pub fn is_voter(&self) -> bool {
+        self.listed.as_ref().is_some_and(|listed| !listed.learner)
+    }
+
+    pub fn is_learner(&self) -> bool {
+        self.listed.as_ref().is_some_and(|listed| listed.learner)
+    }
+
+    pub fn pod_ready(&self) -> bool {
+        self.pod
+            .as_ref()
+            .is_some_and(|pod| pod.ready && !pod.terminating)
+    }
+}
+
+impl Observed {
+    /// Whether the Secrets a member's pod mounts are there, as far as they are ours to make.
+    pub fn certified(&self, member: &str) -> bool {
+        self.certificates
+            .as_ref()
+            .is_none_or(|due| due.contains_key(member))
+    }
+
+    pub fn voters(&self) -> impl Iterator<Item = (&String, &Member)> {
+        self.members.iter().filter(|(_, member)| member.is_voter())
+    }
+
+    pub fn learner(&self) -> Option<(&String, &Member)> {
+        self.members.iter().find(|(_, member)| member.is_learner())
+    }
+
+    /// The number of voters etcd counts, strangers included.
+    pub fn voter_count(&self) -> usize {
+        self.voters().count()
+            + self
+                .quorum
+                .as_ref()
+                .map_or(0, |quorum| quorum.strangers.len())
+    }
+
+    pub fn leader(&self) -> Option<&String> {
+        let leader_id = self.quorum.as_ref()?.leader_id;
+        self.members
+            .iter()
+            .find(|(_, member)| {
+                member
+                    .listed
+                    .as_ref()
+                    .is_some_and(|listed| listed.id == leader_id)
+            })
+            .map(|(name, _)| name)
+    }
+}
+
+/// Members live on their nodes' scratch space: a pod that goes takes its data along.
+pub fn is_ephemeral(cluster: &ValidatedCluster) -> bool {
+    matches!(cluster.storage, Storage::Ephemeral { .. })
+}
+
+/// How many of `voters` must agree.
+pub fn quorum_of(voters: usize) -> usize {
+    voters / 2 + 1
+}

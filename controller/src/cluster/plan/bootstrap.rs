@@ -1,0 +1,142 @@
+//! The one bootstrap: record the founders, then their claims, then start them all at once.
+//!
+//! Each line is durable before the next is taken, so a crash anywhere continues where it was, and a founder is never
+//! started on a claim other than the one recorded for it: an empty volume would vote in an election it knows nothing of.
+
+use etcd_operator_api::{
+    ValidatedCluster,
+    v1beta2::{BootstrapMember, BootstrapRecord},
+};
+
+use crate::cluster::{
+    names,
+    observed::{Observed, is_ephemeral},
+    step::{Activity, Plan, Reason, Step, Why},
+};
+
+pub(super) fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
+    let creating = |step, message: String| {
+        Plan::step(step, Activity::Creating, Reason::Bootstrapping, message)
+    };
+    let Some(record) = &seen.bootstrap else {
+        let members = names::founders(cluster);
+        return creating(
+            Step::RecordBootstrap {
+                token: names::token(cluster),
+                members: members.clone(),
+            },
+            format!("creating {} members", members.len()),
+        );
+    };
+    let size = record.members.len();
+    if let Some(lost) = lost_founder(cluster, seen, record) {
+        return Plan::stalled(
+            Reason::FounderLost,
+            format!(
+                "the volume of {lost} was lost before the cluster first answered; it holds no acknowledged data: \
+                 delete this resource and create it again"
+            ),
+        );
+    }
+    let unprepared: Vec<String> = record
+        .members
+        .iter()
+        .map(|founder| &founder.name)
+        .filter(|name| !prepared(cluster, seen, name))
+        .cloned()
+        .collect();
+    if !unprepared.is_empty() {
+        return creating(
+            Step::Prepare {
+                members: unprepared,
+            },
+            format!("creating {size} members"),
+        );
+    }
+    if !is_ephemeral(cluster)
+        && record
+            .members
+            .iter()
+            .any(|founder| founder.claim_uid.is_none())
+    {
+        let members = record
+            .members
+            .iter()
+            .map(|founder| BootstrapMember {
+                name: founder.name.clone(),
+                claim_uid: claim_uid(seen, &founder.name),
+            })
+            .collect();
+        return creating(
+            Step::RecordClaims { members },
+            format!("creating {size} members"),
+        );
+    }
+    let missing: Vec<String> = record
+        .members
+        .iter()
+        .map(|founder| founder.name.clone())
+        .filter(|name| {
+            seen.members
+                .get(name)
+                .is_none_or(|member| member.pod.is_none())
+        })
+        .collect();
+    if !missing.is_empty() {
+        return creating(
+            Step::Start {
+                members: missing,
+                why: Why::Bootstrap,
+            },
+            format!("starting {size} members"),
+        );
+    }
+    let answering = record
+        .members
+        .iter()
+        .filter(|founder| {
+            seen.members
+                .get(&founder.name)
+                .is_some_and(|member| member.answer.is_some())
+        })
+        .count();
+    Plan::waiting(
+        Activity::Creating,
+        Reason::Bootstrapping,
+        format!(
+            "{answering} of {size} members answer{}",
+            super::restart::troubles(seen)
+        ),
+    )
+}
+
+fn claim_uid(seen: &Observed, name: &str) -> Option<String> {
+    Some(seen.members.get(name)?.claim.as_ref()?.uid.clone())
+}
+
+/// A member's claim, TLS Secrets and start entry are there.
+pub(super) fn prepared(cluster: &ValidatedCluster, seen: &Observed, name: &str) -> bool {
+    let claimed = is_ephemeral(cluster)
+        || seen
+            .members
+            .get(name)
+            .is_some_and(|member| member.claim.is_some());
+    claimed && seen.certified(name) && seen.starts.contains_key(name)
+}
+
+fn lost_founder<'a>(
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+    record: &'a BootstrapRecord,
+) -> Option<&'a str> {
+    if is_ephemeral(cluster) {
+        return None;
+    }
+    record
+        .members
+        .iter()
+        .find(|founder| {
+            founder.claim_uid.is_some() && claim_uid(seen, &founder.name) != founder.claim_uid
+        })
+        .map(|founder| founder.name.as_str())
+}

@@ -1,0 +1,87 @@
+//! The rulebook: from a sound spec and one look at the cluster to what happens next. Pure: no I/O, no clock, no randomness.
+//!
+//! The rules are asked in order; the first that has something to say decides. Repair comes before change, and change of
+//! membership before change of configuration, so that nothing voluntary starts on a cluster that is not whole.
+
+mod bootstrap;
+mod certificates;
+mod gate;
+mod heal;
+mod restart;
+mod rollout;
+mod size;
+#[cfg(test)]
+mod tests;
+
+use etcd_operator_api::ValidatedCluster;
+
+use super::{
+    observed::Observed,
+    step::{Activity, Outlook, Plan, Reason},
+};
+
+/// Decides the next step for one cluster.
+pub fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
+    let plan = unpaused(cluster, seen);
+    if cluster.paused && plan.step.is_some() {
+        return Plan {
+            step: None,
+            outlook: Outlook::Working {
+                activity: Activity::Configuring,
+                reason: Reason::Paused,
+                message: "spec.paused is true: no step is taken".to_owned(),
+            },
+            ..plan
+        };
+    }
+    plan
+}
+
+fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
+    if let Some(plan) = name_taken(seen) {
+        return plan;
+    }
+    let Some(cluster_id) = seen.cluster_id else {
+        return bootstrap::plan(cluster, seen);
+    };
+    let Some(quorum) = &seen.quorum else {
+        return restart::without_quorum(seen);
+    };
+    if quorum.cluster_id != cluster_id {
+        return Plan::stalled(
+            Reason::DifferentCluster,
+            format!(
+                "the members serve etcd cluster {:x}, but this resource is cluster {cluster_id:x}: nothing is touched",
+                quorum.cluster_id
+            ),
+        );
+    }
+    let rules = [
+        certificates::renew,
+        heal::clear_away,
+        restart::missing_pods,
+        heal::replace_lost,
+        heal::learner,
+        size::follow_spec,
+        heal::wait_for_health,
+        rollout::follow_spec,
+    ];
+    rules
+        .iter()
+        .find_map(|rule| rule(cluster, seen))
+        .unwrap_or_else(Plan::settled)
+}
+
+/// A child's name belongs to somebody else's object: it is left alone.
+fn name_taken(seen: &Observed) -> Option<Plan> {
+    if seen.foreign.is_empty() {
+        return None;
+    }
+    Some(Plan::stalled(
+        Reason::NameTaken,
+        format!(
+            "{} exists and belongs to something else: rename or delete it, or give this cluster another name",
+            seen.foreign.join(", ")
+        ),
+    ))
+}

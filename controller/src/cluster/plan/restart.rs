@@ -1,0 +1,159 @@
+//! A member whose pod is gone but whose volume is intact comes back on it; membership does not change.
+
+use etcd_operator_api::ValidatedCluster;
+
+use super::bootstrap::prepared;
+use crate::cluster::{
+    observed::{Member, Observed, is_ephemeral},
+    step::{Activity, Plan, Reason, Step, Why},
+};
+
+/// Nobody serves linearizable reads: bring back what can come back, and touch nothing else.
+pub(super) fn without_quorum(seen: &Observed) -> Plan {
+    let total = seen.members.len();
+    let startable: Vec<String> = seen
+        .members
+        .iter()
+        .filter(|(name, member)| {
+            member.pod.is_none()
+                && member.claim.as_ref().is_some_and(|claim| !claim.lost)
+                && seen.starts.contains_key(*name)
+        })
+        .map(|(name, _)| name.clone())
+        .collect();
+    if !startable.is_empty() {
+        return Plan::step(
+            Step::Start {
+                members: startable,
+                why: Why::PodGone,
+            },
+            Activity::Recovering,
+            Reason::MembersMissing,
+            "no quorum: bringing members back on their volumes",
+        );
+    }
+    if let Some(plan) = finished_pod(seen) {
+        return plan;
+    }
+    let answering = seen
+        .members
+        .values()
+        .filter(|member| member.answer.is_some())
+        .count();
+    let message = format!(
+        "no quorum: {answering} of {total} members answer{}",
+        troubles(seen)
+    );
+    let starting = |member: &Member| {
+        member.pod.as_ref().is_some_and(|pod| {
+            !pod.ready && seen.now.duration_since(pod.since) < jiff::SignedDuration::from_mins(2)
+        })
+    };
+    if seen.members.values().any(starting) {
+        Plan::waiting(Activity::Recovering, Reason::QuorumLost, message)
+    } else {
+        Plan::stalled(
+            Reason::QuorumLost,
+            format!(
+                "{message}; nothing is deleted: bring the members' nodes or volumes back, or restore from a backup"
+            ),
+        )
+    }
+}
+
+/// Members etcd lists that have no pod, and what they need before they can have one.
+pub(super) fn missing_pods(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
+    if let Some(plan) = finished_pod(seen) {
+        return Some(plan);
+    }
+    let absent: Vec<(&String, &Member)> = seen
+        .members
+        .iter()
+        .filter(|(_, member)| {
+            member.pod.is_none() && member.listed.is_some() && !data_lost(cluster, member)
+        })
+        .collect();
+    let activity = if absent
+        .iter()
+        .any(|(_, member)| member.listed.as_ref().is_some_and(|listed| listed.started))
+    {
+        Activity::Recovering
+    } else {
+        Activity::Scaling
+    };
+    let (ready, unready): (Vec<_>, Vec<_>) = absent
+        .into_iter()
+        .partition(|(name, _)| prepared(cluster, seen, name));
+    let names = |members: Vec<(&String, &Member)>| {
+        members
+            .into_iter()
+            .map(|(name, _)| name.clone())
+            .collect::<Vec<_>>()
+    };
+    if !unready.is_empty() {
+        let members = names(unready);
+        let message = format!("preparing {}", members.join(", "));
+        return Some(Plan::step(
+            Step::Prepare { members },
+            activity,
+            Reason::MembersMissing,
+            message,
+        ));
+    }
+    if !ready.is_empty() {
+        let why = if activity == Activity::Recovering {
+            Why::PodGone
+        } else {
+            Why::Joining
+        };
+        let members = names(ready);
+        let message = format!("starting {}", members.join(", "));
+        return Some(Plan::step(
+            Step::Start { members, why },
+            activity,
+            Reason::MembersMissing,
+            message,
+        ));
+    }
+    None
+}
+
+/// A pod that has ended for good (evicted, node shut down) blocks its own replacement.
+fn finished_pod(seen: &Observed) -> Option<Plan> {
+    let (name, pod) = seen.members.iter().find_map(|(name, member)| {
+        let pod = member.pod.as_ref()?;
+        (pod.finished && !pod.terminating).then_some((name, pod))
+    })?;
+    Some(Plan::step(
+        Step::DeletePod {
+            name: name.clone(),
+            pod_uid: pod.uid.clone(),
+            why: Why::PodFinished,
+        },
+        Activity::Recovering,
+        Reason::MembersMissing,
+        format!("pod {name} has ended and is made anew"),
+    ))
+}
+
+/// A member that has started before and whose volume is gone cannot come back as itself.
+pub(super) fn data_lost(cluster: &ValidatedCluster, member: &Member) -> bool {
+    let started = member.listed.as_ref().is_some_and(|listed| listed.started);
+    if !started {
+        return false;
+    }
+    if is_ephemeral(cluster) {
+        return member.pod.as_ref().is_none_or(|pod| pod.finished);
+    }
+    member.claim.as_ref().is_none_or(|claim| claim.lost)
+}
+
+/// What keeps pods from running, in Kubernetes' words, for a message.
+pub(super) fn troubles(seen: &Observed) -> String {
+    seen.members
+        .iter()
+        .filter_map(|(name, member)| Some((name, member.pod.as_ref()?.trouble.as_ref()?)))
+        .fold(String::new(), |text, (name, trouble)| {
+            format!("{text}; {name}: {trouble}")
+        })
+}

@@ -1,0 +1,152 @@
+//! Version and configuration follow the spec: one member at a time, the leader last, each restarted on its own volume.
+
+use etcd_operator_api::{
+    ValidatedCluster,
+    policy::{Running, judge_step},
+};
+
+use super::gate;
+use crate::cluster::{
+    children,
+    observed::{Observed, PodFacts},
+    step::{Activity, Plan, Reason, Step, Why},
+};
+
+pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
+    let outdated: Vec<(&String, &PodFacts, Why)> = seen
+        .voters()
+        .filter_map(|(name, member)| {
+            let pod = member.pod.as_ref()?;
+            Some((name, pod, why_outdated(cluster, name, pod)?))
+        })
+        .collect();
+    let leader = seen.leader();
+    if outdated.iter().any(|(.., why)| *why == Why::Upgrade)
+        && let Some(plan) = illegal(cluster, seen)
+    {
+        return Some(plan);
+    }
+    if let Some(plan) = downgrade(cluster, seen) {
+        return Some(plan);
+    }
+    let (name, pod, why) = outdated
+        .iter()
+        .find(|(name, ..)| Some(*name) != leader)
+        .or(outdated.first())?;
+    let total = seen.voters().count();
+    let (activity, reason, progress) = match why {
+        Why::Upgrade => (
+            Activity::Upgrading,
+            Reason::RollingVersion,
+            format!(
+                "{} of {total} members on {}",
+                total - outdated.len(),
+                cluster.version
+            ),
+        ),
+        _ => (
+            Activity::Configuring,
+            Reason::RollingConfiguration,
+            format!(
+                "{} of {total} members have the new configuration",
+                total - outdated.len()
+            ),
+        ),
+    };
+    if let Some(refusal) = gate::why_not_stop(seen, name) {
+        return Some(Plan::waiting(
+            activity,
+            Reason::MemberUnhealthy,
+            format!("{progress}; {refusal}"),
+        ));
+    }
+    if Some(*name) == leader
+        && let Some((to, to_id)) = successor(seen, name)
+    {
+        let step = Step::MoveLeader {
+            from: (*name).clone(),
+            to,
+            to_id,
+        };
+        return Some(Plan::step(step, activity, reason, progress));
+    }
+    let step = Step::Restart {
+        name: (*name).clone(),
+        pod_uid: pod.uid.clone(),
+        why: *why,
+    };
+    Some(Plan::step(step, activity, reason, progress))
+}
+
+/// One minor down goes through etcd's Downgrade API: every member's data must be readable for the lower minor before the first
+/// lower binary starts. A change of mind is told to etcd before a higher binary comes back.
+fn downgrade(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
+    let answers = || {
+        seen.voters()
+            .filter_map(|(_, member)| member.answer.as_ref())
+    };
+    let running = Running::among(answers().filter_map(|answer| answer.version.parse().ok()))?;
+    let under_way = answers().find_map(|answer| answer.downgrade_to.as_deref());
+    let (highest, target) = (running.highest().minor(), cluster.version.minor());
+    let plan = |step, message: String| {
+        Some(Plan::step(
+            step,
+            Activity::Upgrading,
+            Reason::Downgrading,
+            message,
+        ))
+    };
+    let wanted = format!("{target}.");
+    if target >= highest {
+        // At the end of a downgrade etcd forgets it by itself.
+        if under_way?.starts_with(&wanted) {
+            return None;
+        }
+        return plan(Step::CancelDowngrade, format!("going on with {target}"));
+    }
+    if under_way.is_none() {
+        return plan(
+            Step::EnableDowngrade { to: target },
+            format!("preparing the data for {target}"),
+        );
+    }
+    let waiting = answers()
+        .filter(|answer| {
+            !answer.version.starts_with(&wanted) && !answer.storage_version.starts_with(&wanted)
+        })
+        .count();
+    (waiting > 0).then(|| {
+        Plan::waiting(
+            Activity::Upgrading,
+            Reason::Downgrading,
+            format!("{waiting} members still prepare their data for {target}"),
+        )
+    })
+}
+
+/// etcd itself would let a member skip a minor: this is the only guard, the same one admission asks.
+fn illegal(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
+    let versions = seen
+        .voters()
+        .filter_map(|(_, member)| member.answer.as_ref()?.version.parse().ok());
+    let refusal = judge_step(Running::among(versions)?, cluster.version).err()?;
+    Some(Plan::stalled(
+        Reason::IllegalVersionChange,
+        refusal.to_string(),
+    ))
+}
+
+fn why_outdated(cluster: &ValidatedCluster, name: &str, pod: &PodFacts) -> Option<Why> {
+    if pod.version.as_ref() != Some(&cluster.version) {
+        return Some(Why::Upgrade);
+    }
+    (pod.config != children::fingerprint(cluster, name)).then_some(Why::Configuration)
+}
+
+/// Who takes over leadership: the healthy voter that is furthest along.
+fn successor(seen: &Observed, leader: &str) -> Option<(String, u64)> {
+    seen.voters()
+        .filter(|(name, member)| *name != leader && member.healthy())
+        .max_by_key(|(_, member)| member.answer.as_ref().map(|answer| answer.raft_index))
+        .and_then(|(name, member)| Some((name.clone(), member.listed.as_ref()?.id)))
+}

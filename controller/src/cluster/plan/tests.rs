@@ -1,0 +1,579 @@
+//! Situations in a line or two, and the plan as text.
+
+use std::collections::BTreeMap;
+
+use etcd_operator_api::{
+    Policy, ValidatedCluster,
+    v1beta2::{BootstrapMember, BootstrapRecord, EtcdCluster},
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::plan;
+use crate::{
+    cluster::{
+        children::{self, starts},
+        names,
+        observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum},
+        step::{Outlook, Plan},
+    },
+    etcd::Answer,
+};
+
+const CLUSTER_ID: u64 = 0xc1;
+
+fn now() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+fn cluster(spec: Value) -> ValidatedCluster {
+    let object: EtcdCluster = serde_json::from_value(json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2",
+        "kind": "EtcdCluster",
+        "metadata": {"name": "c", "namespace": "n", "uid": "11111111-2222-3333-4444-555555555555", "generation": 1},
+        "spec": spec,
+    }))
+    .unwrap();
+    ValidatedCluster::new(&object, &Policy::default()).unwrap()
+}
+
+fn nothing() -> Observed {
+    Observed {
+        now: now(),
+        seed: 7,
+        bootstrap: None,
+        cluster_id: None,
+        members: BTreeMap::new(),
+        quorum: None,
+        foreign: Vec::new(),
+        starts: BTreeMap::new(),
+        was_ready: false,
+        certificates: None,
+    }
+}
+
+fn id_of(name: &str) -> u64 {
+    name.bytes().fold(17, |id, byte| {
+        id.wrapping_mul(31).wrapping_add(u64::from(byte))
+    })
+}
+
+fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
+    Member {
+        pod: Some(PodFacts {
+            uid: format!("pod-{name}"),
+            node: Some("node1".to_owned()),
+            ip: Some("10.0.0.1".to_owned()),
+            ready: true,
+            since: now() - SignedDuration::from_hours(1),
+            terminating: false,
+            finished: false,
+            version: Some(cluster.version),
+            config: children::fingerprint(cluster, name),
+            restarts: 0,
+            trouble: None,
+        }),
+        claim: Some(ClaimFacts {
+            uid: format!("claim-{name}"),
+            terminating: false,
+            lost: false,
+        }),
+        listed: Some(Listed {
+            id: id_of(name),
+            learner: false,
+            started: true,
+        }),
+        answer: Some(Answer {
+            member_id: id_of(name),
+            cluster_id: CLUSTER_ID,
+            leader_id: 0,
+            version: cluster.version.to_string(),
+            learner: false,
+            raft_index: 1000,
+            applied_index: 1000,
+            db_size: 1 << 20,
+            db_size_in_use: 1 << 19,
+            storage_version: String::new(),
+            downgrade_to: None,
+            errors: Vec::new(),
+            membership: Some(Vec::new()),
+        }),
+    }
+}
+
+/// A cluster of these members at rest; the first leads.
+fn formed(cluster: &ValidatedCluster, members: &[&str]) -> Observed {
+    let mut seen = nothing();
+    seen.was_ready = true;
+    seen.cluster_id = Some(CLUSTER_ID);
+    seen.bootstrap = Some(BootstrapRecord {
+        token: "t".to_owned(),
+        members: Vec::new(),
+    });
+    seen.quorum = Some(Quorum {
+        cluster_id: CLUSTER_ID,
+        leader_id: id_of(members[0]),
+        strangers: Vec::new(),
+    });
+    for name in members {
+        seen.members
+            .insert((*name).to_owned(), healthy_member(cluster, name));
+    }
+    settle(cluster, seen)
+}
+
+/// What `act` would have written for this situation is there.
+fn settle(cluster: &ValidatedCluster, mut seen: Observed) -> Observed {
+    seen.starts = starts::desired(cluster, &seen);
+    seen.certificates = Some(
+        seen.starts
+            .keys()
+            .map(|name| (name.clone(), now() + SignedDuration::from_hours(100)))
+            .collect(),
+    );
+    seen
+}
+
+fn member<'a>(seen: &'a mut Observed, name: &str) -> &'a mut Member {
+    seen.members.get_mut(name).unwrap()
+}
+
+/// The pod is not there, and with it nothing answers.
+fn lose_pod(seen: &mut Observed, name: &str) {
+    member(seen, name).pod = None;
+    member(seen, name).answer = None;
+}
+
+fn text(plan: &Plan) -> String {
+    let step = plan
+        .step
+        .as_ref()
+        .map_or_else(|| "no step".to_owned(), ToString::to_string);
+    match &plan.outlook {
+        Outlook::Settled => format!("{step}; settled"),
+        Outlook::Working {
+            activity,
+            reason,
+            message,
+        } => format!("{step}; {activity:?} {}: {message}", reason.as_str()),
+        Outlook::Stalled { reason, message } => {
+            format!("{step}; stalled {}: {message}", reason.as_str())
+        }
+    }
+}
+
+fn plans(cluster: &ValidatedCluster, seen: &Observed) -> String {
+    text(&plan(cluster, seen))
+}
+
+#[test]
+fn a_new_resource_first_writes_down_its_founders() {
+    let cluster = cluster(json!({}));
+    let founders = names::founders(&cluster).join(", ");
+    assert_eq!(
+        plans(&cluster, &nothing()),
+        format!("record the founders {founders}; Creating Bootstrapping: creating 3 members")
+    );
+}
+
+#[test]
+fn founders_get_claims_then_the_claims_are_written_down_then_all_start_at_once() {
+    let cluster = cluster(json!({}));
+    let founders = names::founders(&cluster);
+    let all = founders.join(", ");
+    let mut seen = nothing();
+    seen.bootstrap = Some(BootstrapRecord {
+        token: "t".to_owned(),
+        members: founders
+            .iter()
+            .map(|name| BootstrapMember {
+                name: name.clone(),
+                claim_uid: None,
+            })
+            .collect(),
+    });
+    seen.certificates = Some(BTreeMap::new());
+    assert_eq!(
+        plans(&cluster, &seen),
+        format!("prepare {all}; Creating Bootstrapping: creating 3 members")
+    );
+
+    for name in &founders {
+        let claim = Some(ClaimFacts {
+            uid: format!("claim-{name}"),
+            terminating: false,
+            lost: false,
+        });
+        seen.members.insert(
+            name.clone(),
+            Member {
+                claim,
+                ..Member::default()
+            },
+        );
+    }
+    let mut seen = settle(&cluster, seen);
+    assert_eq!(
+        plans(&cluster, &seen),
+        format!("record the claims of {all}; Creating Bootstrapping: creating 3 members")
+    );
+
+    for founder in &mut seen.bootstrap.as_mut().unwrap().members {
+        founder.claim_uid = Some(format!("claim-{}", founder.name));
+    }
+    assert_eq!(
+        plans(&cluster, &seen),
+        format!(
+            "start {all}: the cluster is being created; Creating Bootstrapping: starting 3 members"
+        )
+    );
+}
+
+#[test]
+fn a_founder_is_never_started_on_a_claim_other_than_the_recorded_one() {
+    let cluster = cluster(json!({}));
+    let founders = names::founders(&cluster);
+    let mut seen = nothing();
+    seen.bootstrap = Some(BootstrapRecord {
+        token: "t".to_owned(),
+        members: founders
+            .iter()
+            .map(|name| BootstrapMember {
+                name: name.clone(),
+                claim_uid: Some(format!("claim-{name}")),
+            })
+            .collect(),
+    });
+    for name in &founders {
+        let claim = Some(ClaimFacts {
+            uid: format!("claim-{name}"),
+            terminating: false,
+            lost: false,
+        });
+        seen.members.insert(
+            name.clone(),
+            Member {
+                claim,
+                ..Member::default()
+            },
+        );
+    }
+    member(&mut seen, &founders[1]).claim.as_mut().unwrap().uid = "another".to_owned();
+    let seen = settle(&cluster, seen);
+    assert!(
+        plans(&cluster, &seen).starts_with("no step; stalled FounderLost"),
+        "{}",
+        plans(&cluster, &seen)
+    );
+}
+
+#[test]
+fn nothing_is_done_at_rest() {
+    let cluster = cluster(json!({}));
+    assert_eq!(
+        plans(&cluster, &formed(&cluster, &["c-a", "c-b", "c-d"])),
+        "no step; settled"
+    );
+}
+
+#[test]
+fn a_lost_pod_comes_back_on_its_claim_without_a_change_of_membership() {
+    let cluster = cluster(json!({}));
+    let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    lose_pod(&mut seen, "c-b");
+    assert_eq!(
+        plans(&cluster, &seen),
+        "start c-b: its pod was gone; Recovering MembersMissing: starting c-b"
+    );
+}
+
+#[test]
+fn all_pods_lost_at_once_come_back_on_their_claims() {
+    let cluster = cluster(json!({}));
+    let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    for name in ["c-a", "c-b", "c-d"] {
+        lose_pod(&mut seen, name);
+        member(&mut seen, name).listed = None;
+    }
+    seen.quorum = None;
+    assert_eq!(
+        plans(&cluster, &seen),
+        "start c-a, c-b, c-d: its pod was gone; Recovering MembersMissing: no quorum: bringing members back on their volumes"
+    );
+}
+
+#[test]
+fn a_lost_claim_means_remove_first() {
+    let cluster = cluster(json!({}));
+    let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    lose_pod(&mut seen, "c-b");
+    member(&mut seen, "c-b").claim = None;
+    assert_eq!(
+        plans(&cluster, &seen),
+        "remove c-b from the cluster: its data is lost; Recovering ReplacingMember: replacing c-b: its data is lost"
+    );
+}
+
+#[test]
+fn what_is_left_of_a_removed_member_goes_pod_first() {
+    let cluster = cluster(json!({}));
+    let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    seen.members.insert(
+        "c-x".to_owned(),
+        Member {
+            listed: None,
+            ..healthy_member(&cluster, "c-x")
+        },
+    );
+    assert!(plans(&cluster, &seen).starts_with("delete pod c-x: it is no longer a member;"));
+    lose_pod(&mut seen, "c-x");
+    assert!(plans(&cluster, &seen).starts_with("delete claim c-x: it is no longer a member;"));
+}
+
+#[test]
+fn a_missing_voter_is_replaced_by_a_learner_that_is_promoted_when_it_has_caught_up() {
+    let cluster = cluster(json!({}));
+    let seen = formed(&cluster, &["c-a", "c-b"]);
+    let newcomer = names::newcomer(&cluster, &seen);
+    assert_eq!(
+        plans(&cluster, &seen),
+        format!(
+            "add {newcomer} as a learner; Scaling ScalingUp: 2 of 3 members: adding {newcomer}"
+        )
+    );
+
+    let mut seen = formed(&cluster, &["c-a", "c-b"]);
+    let listed = Some(Listed {
+        id: 9,
+        learner: true,
+        started: false,
+    });
+    seen.members.insert(
+        "c-n".to_owned(),
+        Member {
+            listed,
+            ..Member::default()
+        },
+    );
+    assert!(
+        plans(&cluster, &seen).starts_with("prepare c-n;"),
+        "{}",
+        plans(&cluster, &seen)
+    );
+
+    member(&mut seen, "c-n").claim = Some(ClaimFacts {
+        uid: "u".to_owned(),
+        terminating: false,
+        lost: false,
+    });
+    let mut seen = settle(&cluster, seen);
+    assert!(
+        plans(&cluster, &seen).starts_with("start c-n: it joins the cluster;"),
+        "{}",
+        plans(&cluster, &seen)
+    );
+
+    let mut learner = healthy_member(&cluster, "c-n");
+    learner.listed = Some(Listed {
+        id: 9,
+        learner: true,
+        started: true,
+    });
+    learner.answer.as_mut().unwrap().learner = true;
+    learner.answer.as_mut().unwrap().membership = None;
+    learner.answer.as_mut().unwrap().leader_id = id_of("c-a");
+    learner.answer.as_mut().unwrap().applied_index = 10;
+    seen.members.insert("c-n".to_owned(), learner);
+    assert_eq!(
+        plans(&cluster, &seen),
+        "no step; Scaling LearnerCatchingUp: c-n is 990 entries behind the leader"
+    );
+
+    member(&mut seen, "c-n")
+        .answer
+        .as_mut()
+        .unwrap()
+        .applied_index = 999;
+    assert_eq!(
+        plans(&cluster, &seen),
+        "promote c-n to a voter; Scaling ScalingUp: promoting c-n"
+    );
+}
+
+#[test]
+fn a_smaller_size_removes_one_member_and_never_the_leader() {
+    let cluster = cluster(json!({"size": 3}));
+    let seen = formed(&cluster, &["c-z", "c-a", "c-b", "c-d", "c-e"]);
+    assert_eq!(
+        plans(&cluster, &seen),
+        "remove c-e from the cluster: the cluster is to be smaller; Scaling ScalingDown: 5 members, 3 wanted: removing c-e"
+    );
+}
+
+#[test]
+fn a_shrink_takes_the_unhealthy_member() {
+    let cluster = cluster(json!({"size": 3}));
+    let mut seen = formed(&cluster, &["c-z", "c-a", "c-b", "c-d", "c-e"]);
+    member(&mut seen, "c-a").answer = None;
+    assert!(plans(&cluster, &seen).starts_with("remove c-a from the cluster"));
+}
+
+#[test]
+fn nothing_is_removed_when_the_rest_would_be_no_quorum() {
+    let cluster = cluster(json!({}));
+    let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    lose_pod(&mut seen, "c-b");
+    member(&mut seen, "c-b").claim = None;
+    member(&mut seen, "c-d").answer = None;
+    assert_eq!(
+        plans(&cluster, &seen),
+        "no step; stalled QuorumLost: c-b cannot come back (its data is lost), but only 1 of 3 voters are healthy: nothing is removed"
+    );
+}
+
+#[test]
+fn a_new_version_rolls_through_followers_first_and_moves_leadership_before_the_leader_stops() {
+    let old = cluster(json!({"version": "3.6.10"}));
+    let new = cluster(json!({"version": "3.6.16"}));
+    let mut seen = formed(&old, &["c-a", "c-b", "c-d"]);
+    assert_eq!(
+        plans(&new, &seen),
+        "restart c-b: it is to run another version; Upgrading RollingVersion: 0 of 3 members on 3.6.16"
+    );
+    for name in ["c-b", "c-d"] {
+        seen.members
+            .insert(name.to_owned(), healthy_member(&new, name));
+    }
+    assert!(
+        plans(&new, &seen).starts_with("move leadership from c-a to c-"),
+        "{}",
+        plans(&new, &seen)
+    );
+    seen.quorum.as_mut().unwrap().leader_id = id_of("c-d");
+    assert_eq!(
+        plans(&new, &seen),
+        "restart c-a: it is to run another version; Upgrading RollingVersion: 2 of 3 members on 3.6.16"
+    );
+}
+
+#[test]
+fn a_version_that_may_not_follow_what_runs_is_not_rolled_out() {
+    let old = cluster(json!({"version": "3.5.35"}));
+    let new = cluster(json!({"version": "3.7.3"}));
+    assert_eq!(
+        plans(&new, &formed(&old, &["c-a", "c-b", "c-d"])),
+        "no step; stalled IllegalVersionChange: must not skip a minor: 3.5.35 runs, go to 3.6.16 first"
+    );
+}
+
+#[test]
+fn one_minor_down_waits_for_the_data_before_the_first_lower_binary_starts() {
+    let high = cluster(json!({"version": "3.6.16"}));
+    let low = cluster(json!({"version": "3.5.35"}));
+    let mut seen = formed(&high, &["c-a", "c-b", "c-d"]);
+    assert_eq!(
+        plans(&low, &seen),
+        "prepare etcd for a downgrade to 3.5; Upgrading Downgrading: preparing the data for 3.5"
+    );
+    for name in ["c-a", "c-b", "c-d"] {
+        let answer = member(&mut seen, name).answer.as_mut().unwrap();
+        answer.downgrade_to = Some("3.5.0".to_owned());
+        answer.storage_version = "3.6.0".to_owned();
+    }
+    assert_eq!(
+        plans(&low, &seen),
+        "no step; Upgrading Downgrading: 3 members still prepare their data for 3.5"
+    );
+    // A change of mind is told to etcd first.
+    assert_eq!(
+        plans(&high, &seen),
+        "cancel the downgrade; Upgrading Downgrading: going on with 3.6"
+    );
+    for name in ["c-a", "c-b", "c-d"] {
+        member(&mut seen, name)
+            .answer
+            .as_mut()
+            .unwrap()
+            .storage_version = "3.5.0".to_owned();
+    }
+    assert!(
+        plans(&low, &seen).starts_with("restart c-b: it is to run another version;"),
+        "{}",
+        plans(&low, &seen)
+    );
+}
+
+#[test]
+fn no_member_is_restarted_while_another_is_unwell() {
+    let old = cluster(json!({}));
+    let new = cluster(json!({"options": {"quotaBackend": "4Gi"}}));
+    let mut seen = formed(&old, &["c-a", "c-b", "c-d"]);
+    assert!(
+        plans(&new, &seen).starts_with("restart c-b: its configuration has changed;"),
+        "{}",
+        plans(&new, &seen)
+    );
+    member(&mut seen, "c-d").pod.as_mut().unwrap().ready = false;
+    assert_eq!(
+        plans(&new, &seen),
+        "no step; Recovering WaitingForMembers: waiting for c-d"
+    );
+}
+
+#[test]
+fn a_paused_cluster_is_watched_and_left_alone() {
+    let cluster = cluster(json!({"paused": true}));
+    let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    assert_eq!(plans(&cluster, &seen), "no step; settled");
+    lose_pod(&mut seen, "c-b");
+    assert!(plans(&cluster, &seen).starts_with("no step; Configuring Paused"));
+}
+
+#[test]
+fn a_member_unreachable_for_longer_than_the_spec_waits_is_replaced_and_no_sooner() {
+    let cluster = cluster(json!({"recovery": {"unreachableAfter": "5m"}}));
+    let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    member(&mut seen, "c-b").answer = None;
+    let pod = member(&mut seen, "c-b").pod.as_mut().unwrap();
+    pod.ready = false;
+    pod.since = now() - SignedDuration::from_mins(4);
+    assert_eq!(
+        plans(&cluster, &seen),
+        "no step; Recovering WaitingForMembers: waiting for c-b"
+    );
+    member(&mut seen, "c-b").pod.as_mut().unwrap().since = now() - SignedDuration::from_mins(6);
+    assert!(
+        plans(&cluster, &seen)
+            .starts_with("remove c-b from the cluster: it has been unreachable for too long;")
+    );
+}
+
+#[test]
+fn members_that_serve_another_etcd_cluster_are_not_touched() {
+    let cluster = cluster(json!({}));
+    let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    seen.quorum.as_mut().unwrap().cluster_id = 0xbad;
+    assert!(plans(&cluster, &seen).starts_with("no step; stalled DifferentCluster"));
+}
+
+#[test]
+fn certificates_are_renewed_when_they_are_due() {
+    let cluster = cluster(json!({}));
+    let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    seen.certificates
+        .as_mut()
+        .unwrap()
+        .insert("c-b".to_owned(), now());
+    assert!(plans(&cluster, &seen).starts_with("renew the certificates of c-b;"));
+}
+
+#[test]
+fn a_member_that_has_started_once_is_told_of_itself_alone() {
+    let cluster = cluster(json!({}));
+    let seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    assert_eq!(
+        seen.starts["c-b"].initial_cluster(),
+        "c-b=https://c-b.c.n.svc:2380"
+    );
+    assert_eq!(seen.starts["c-b"].state(), "existing");
+}

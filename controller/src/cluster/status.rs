@@ -1,0 +1,345 @@
+//! What is published of a cluster: a pure function of what was seen and what was planned. No I/O.
+
+use etcd_operator_api::{
+    ValidatedCluster, Version,
+    v1beta2::{
+        EtcdCluster, EtcdClusterStatus, MemberNames, MemberRole, MemberStatus, Phase, Summary,
+        condition::{AVAILABLE, READY, RECONCILING, RECOVERING, SCALING, STALLED, UPGRADING},
+    },
+};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::ObjectReference,
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{Condition, Time},
+    },
+};
+
+use super::{
+    children::{labels, services::CLIENT_PORT},
+    names,
+    observed::{Member, Observed},
+    step::{Activity, Outlook, Plan, Reason},
+};
+
+/// The status after a look and a plan.
+pub(crate) fn status(
+    object: &EtcdCluster,
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+    plan: &Plan,
+) -> EtcdClusterStatus {
+    let before = object.status.clone().unwrap_or_default();
+    let generation = object.metadata.generation;
+    let (ready, unready): (Vec<_>, Vec<_>) = seen
+        .members
+        .iter()
+        .filter(|(_, member)| counts(seen, member))
+        .partition(|(_, member)| member.pod_ready() && member.healthy());
+    let names_of = |members: &[(&String, &Member)]| {
+        members
+            .iter()
+            .map(|(name, _)| (*name).clone())
+            .collect::<Vec<_>>()
+    };
+    let ready_members = i32::try_from(ready.len()).unwrap_or(i32::MAX);
+    let size = i32::try_from(cluster.size.members()).unwrap_or(i32::MAX);
+    let running = running_version(seen);
+    let cluster_id = before.cluster_id.clone().or_else(|| {
+        seen.quorum
+            .as_ref()
+            .map(|quorum| format!("{:x}", quorum.cluster_id))
+    });
+    let available = seen.quorum.is_some();
+    let formed = cluster_id.is_some();
+    let selector = labels::selector(cluster)
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect::<Vec<_>>()
+        .join(",");
+    let scheme = cluster.client_tls.scheme();
+    let client_host = format!(
+        "{}.{}.svc",
+        names::client_service(cluster),
+        cluster.namespace
+    );
+    EtcdClusterStatus {
+        observed_generation: generation,
+        conditions: conditions(
+            &before.conditions,
+            generation,
+            seen,
+            plan,
+            available,
+            (ready_members, size, cluster.version),
+        ),
+        phase: Some(phase(plan, available, formed)),
+        summary: Some(summary(plan, available, formed)),
+        size: Some(i32::try_from(ready.len() + unready.len()).unwrap_or(i32::MAX)),
+        ready_members: Some(ready_members),
+        ready: Some(format!("{ready_members}/{size}")),
+        current_version: running
+            .map(|version| version.to_string())
+            .or(before.current_version),
+        target_version: running
+            .filter(|running| *running != cluster.version)
+            .map(|_| cluster.version.to_string()),
+        cluster_id,
+        leader: seen.leader().cloned(),
+        service_name: Some(names::client_service(cluster)),
+        client_port: Some(CLIENT_PORT),
+        client_endpoint: Some(format!("{scheme}://{client_host}:{CLIENT_PORT}")),
+        db_size: seen
+            .members
+            .values()
+            .filter_map(|member| member.answer.as_ref())
+            .map(|answer| answer.db_size)
+            .max()
+            .map(bytes),
+        selector: Some(selector),
+        members: Some(MemberNames {
+            ready: names_of(&ready),
+            unready: names_of(&unready),
+        }),
+        member_status: seen
+            .members
+            .iter()
+            .filter(|(_, member)| counts(seen, member))
+            .map(|(name, member)| member_status(name, member, seen, &before.member_status))
+            .collect(),
+        bootstrap: before.bootstrap,
+    }
+}
+
+/// The status of a resource that is held because its spec is not sound: what was last seen stays, nothing is touched.
+pub(crate) fn held(object: &EtcdCluster, now: Timestamp, message: &str) -> EtcdClusterStatus {
+    let mut status = object.status.clone().unwrap_or_default();
+    let generation = object.metadata.generation;
+    status.observed_generation = generation;
+    status.summary = Some(Summary::Stalled);
+    let reason = Reason::InvalidSpec.as_str();
+    for (type_, value) in [(READY, "False"), (RECONCILING, "False"), (STALLED, "True")] {
+        set(
+            &mut status.conditions,
+            condition(type_, value, reason, message, generation, now),
+        );
+    }
+    status
+}
+
+/// Whether a member is part of the cluster: listed by etcd, or, while nobody can say, anything that may be.
+fn counts(seen: &Observed, member: &Member) -> bool {
+    seen.quorum.is_none() || member.listed.is_some()
+}
+
+/// The version the cluster runs: while members differ, the oldest.
+fn running_version(seen: &Observed) -> Option<Version> {
+    seen.members
+        .values()
+        .filter_map(|member| member.answer.as_ref()?.version.parse().ok())
+        .min()
+}
+
+fn bytes(size: i64) -> Quantity {
+    // Rounded to what a person reads; binary units because that is what quotas are given in.
+    #[allow(clippy::cast_precision_loss)] // Sizes are far below 2^52.
+    let text = match size {
+        0..0x10_0000 => format!("{}Ki", size / 1024),
+        0x10_0000..0x4000_0000 => format!("{}Mi", size >> 20),
+        _ => format!("{}Mi", size >> 20),
+    };
+    Quantity(text)
+}
+
+fn member_status(
+    name: &str,
+    member: &Member,
+    seen: &Observed,
+    before: &[MemberStatus],
+) -> MemberStatus {
+    let healthy = member.healthy();
+    let role = member.listed.as_ref().map(|listed| {
+        if listed.learner {
+            MemberRole::Learner
+        } else if seen.leader().is_some_and(|leader| leader == name) {
+            MemberRole::Leader
+        } else {
+            MemberRole::Follower
+        }
+    });
+    let known = before.iter().find(|known| known.name == name);
+    let since = known
+        .filter(|known| known.healthy == healthy)
+        .and_then(|known| known.since.clone())
+        .unwrap_or(Time(seen.now));
+    let answer = member.answer.as_ref();
+    MemberStatus {
+        name: name.to_owned(),
+        id: member
+            .listed
+            .as_ref()
+            .map(|listed| format!("{:x}", listed.id)),
+        role,
+        version: answer.map(|answer| answer.version.clone()),
+        healthy,
+        db_size: answer.map(|answer| bytes(answer.db_size)),
+        db_size_in_use: answer.map(|answer| bytes(answer.db_size_in_use)),
+        raft_index: answer.and_then(|answer| i64::try_from(answer.raft_index).ok()),
+        node: member.pod.as_ref().and_then(|pod| pod.node.clone()),
+        since: Some(since),
+    }
+}
+
+fn phase(plan: &Plan, available: bool, formed: bool) -> Phase {
+    match (&plan.outlook, available, formed) {
+        (Outlook::Stalled { .. }, false, _) => Phase::Failed,
+        (_, _, false) => Phase::Creating,
+        _ => Phase::Running,
+    }
+}
+
+fn summary(plan: &Plan, available: bool, formed: bool) -> Summary {
+    match &plan.outlook {
+        Outlook::Working {
+            reason: Reason::Paused,
+            ..
+        } => Summary::Paused,
+        Outlook::Working {
+            activity: Activity::Creating,
+            ..
+        } => Summary::Creating,
+        Outlook::Stalled { .. } => Summary::Stalled,
+        _ if formed && !available => Summary::Unavailable,
+        Outlook::Settled => Summary::Healthy,
+        Outlook::Working { activity, .. } => match activity {
+            Activity::Creating => Summary::Creating,
+            Activity::Scaling => Summary::Scaling,
+            Activity::Upgrading => Summary::Upgrading,
+            Activity::Configuring => Summary::Updating,
+            Activity::Recovering => Summary::Recovering,
+        },
+    }
+}
+
+fn conditions(
+    before: &[Condition],
+    generation: Option<i64>,
+    seen: &Observed,
+    plan: &Plan,
+    available: bool,
+    (ready, size, version): (i32, i32, Version),
+) -> Vec<Condition> {
+    let mut conditions = before.to_vec();
+    let mut put = |type_: &str, value: bool, reason: &str, message: &str| {
+        let value = if value { "True" } else { "False" };
+        set(
+            &mut conditions,
+            condition(type_, value, reason, message, generation, seen.now),
+        );
+    };
+    let members = format!("{ready} of {size} members ready on {version}");
+    match &plan.outlook {
+        Outlook::Settled => {
+            put(READY, true, "AsSpecified", &members);
+            put(RECONCILING, false, "AsSpecified", "nothing left to do");
+            put(STALLED, false, "AsSpecified", "nothing in the way");
+        }
+        Outlook::Working {
+            reason, message, ..
+        } => {
+            put(READY, false, reason.as_str(), message);
+            put(
+                RECONCILING,
+                *reason != Reason::Paused,
+                reason.as_str(),
+                message,
+            );
+            put(STALLED, false, reason.as_str(), "nothing in the way");
+        }
+        Outlook::Stalled { reason, message } => {
+            put(READY, false, reason.as_str(), message);
+            put(
+                RECONCILING,
+                false,
+                reason.as_str(),
+                "a person must act first",
+            );
+            put(STALLED, true, reason.as_str(), message);
+        }
+    }
+    let (reason, message) = if available {
+        ("QuorumServes", "a quorum serves linearizable reads")
+    } else {
+        ("NoQuorum", "no quorum serves linearizable reads")
+    };
+    put(AVAILABLE, available, reason, message);
+    for (type_, activity) in [
+        (SCALING, Activity::Scaling),
+        (UPGRADING, Activity::Upgrading),
+        (RECOVERING, Activity::Recovering),
+    ] {
+        match &plan.outlook {
+            Outlook::Working {
+                activity: under_way,
+                reason,
+                message,
+            } if *under_way == activity => {
+                put(type_, true, reason.as_str(), message);
+            }
+            _ => put(type_, false, "NotNeeded", ""),
+        }
+    }
+    conditions
+}
+
+fn condition(
+    type_: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Condition {
+    Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        observed_generation: generation,
+        last_transition_time: Time(now),
+    }
+}
+
+/// Puts a condition in its place; the time changes only when the status does.
+fn set(conditions: &mut Vec<Condition>, mut new: Condition) {
+    if let Some(known) = conditions.iter_mut().find(|known| known.type_ == new.type_) {
+        if known.status == new.status {
+            new.last_transition_time = known.last_transition_time.clone();
+        }
+        *known = new;
+    } else {
+        conditions.push(new);
+    }
+}
+
+/// Whether a status says something new. Raft indexes and sizes move with every client's write: alone they are not worth one
+/// of ours, or a busy etcd would keep the API server busy too.
+pub(crate) fn worth_writing(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) -> bool {
+    let quiet = |status: &EtcdClusterStatus| {
+        let mut status = status.clone();
+        for member in &mut status.member_status {
+            member.raft_index = None;
+            member.db_size_in_use = None;
+            member.db_size = None;
+        }
+        status
+    };
+    before.is_none_or(|before| quiet(before) != quiet(after))
+}
+
+/// For Events: what they are about.
+pub(crate) fn reference(object: &EtcdCluster) -> ObjectReference {
+    use kube::Resource as _;
+    object.object_ref(&())
+}

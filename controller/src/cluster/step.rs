@@ -1,0 +1,305 @@
+//! The steps a plan can take, and the words for why it takes one, waits, or refuses. Plain data, no I/O.
+
+use std::{fmt, time::Duration};
+
+use etcd_operator_api::{Minor, v1beta2::BootstrapMember};
+
+/// What to do next. One at a time; the pipeline runs again after each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Write down who the founders are, before anything of them exists.
+    RecordBootstrap { token: String, members: Vec<String> },
+    /// Write down which claim each founder has: a founder is started on that claim and on no other.
+    RecordClaims { members: Vec<BootstrapMember> },
+    /// Make claims and TLS Secrets for these members.
+    Prepare { members: Vec<String> },
+    /// Issue these members' certificates anew; etcd picks them up at the next handshake.
+    Renew { members: Vec<String> },
+    /// Create the pods of these members. Nothing is taken away, so it may be many at once.
+    Start { members: Vec<String>, why: Why },
+    /// Add a member to etcd as a learner.
+    AddLearner { name: String },
+    /// Make a learner a voter.
+    Promote { id: u64, name: String },
+    /// Take a member out of etcd.
+    Remove { id: u64, name: String, why: Why },
+    /// Hand leadership to another member, before the leader is stopped.
+    MoveLeader {
+        from: String,
+        to: String,
+        to_id: u64,
+    },
+    /// Tell etcd to make its data readable for the minor below.
+    EnableDowngrade { to: Minor },
+    /// Tell etcd that no downgrade is wanted any more.
+    CancelDowngrade,
+    /// Delete a pod so that it is made anew on its claim.
+    Restart {
+        name: String,
+        pod_uid: String,
+        why: Why,
+    },
+    /// Delete the pod of a member that etcd no longer has, or that will never run again.
+    DeletePod {
+        name: String,
+        pod_uid: String,
+        why: Why,
+    },
+    /// Delete the claim of a member that etcd no longer has.
+    DeleteClaim { name: String, claim_uid: String },
+}
+
+/// Why a step is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    Bootstrap,
+    PodGone,
+    Joining,
+    PodFinished,
+    DataLost,
+    Unreachable,
+    LearnerStuck,
+    NotAMember,
+    ScaleDown,
+    Upgrade,
+    Configuration,
+}
+
+impl Why {
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Bootstrap => "the cluster is being created",
+            Self::PodGone => "its pod was gone",
+            Self::Joining => "it joins the cluster",
+            Self::PodFinished => "its pod has ended for good",
+            Self::DataLost => "its data is lost",
+            Self::Unreachable => "it has been unreachable for too long",
+            Self::LearnerStuck => "it did not catch up",
+            Self::NotAMember => "it is no longer a member",
+            Self::ScaleDown => "the cluster is to be smaller",
+            Self::Upgrade => "it is to run another version",
+            Self::Configuration => "its configuration has changed",
+        }
+    }
+}
+
+impl Step {
+    /// CamelCase, stable: the Event's reason and the metric's label.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::RecordBootstrap { .. } => "BootstrapRecorded",
+            Self::RecordClaims { .. } => "ClaimsRecorded",
+            Self::Prepare { .. } => "MembersPrepared",
+            Self::Renew { .. } => "CertificatesRenewed",
+            Self::Start { .. } => "MembersStarted",
+            Self::AddLearner { .. } => "LearnerAdded",
+            Self::Promote { .. } => "LearnerPromoted",
+            Self::Remove { .. } => "MemberRemoved",
+            Self::MoveLeader { .. } => "LeaderMoved",
+            Self::EnableDowngrade { .. } => "DowngradeEnabled",
+            Self::CancelDowngrade => "DowngradeCancelled",
+            Self::Restart { .. } => "MemberRestarted",
+            Self::DeletePod { .. } => "PodDeleted",
+            Self::DeleteClaim { .. } => "ClaimDeleted",
+        }
+    }
+
+    /// Whether a person following along wants an Event for it: bookkeeping stays out of `kubectl describe`.
+    pub fn is_told(&self) -> bool {
+        !matches!(
+            self,
+            Self::RecordBootstrap { .. } | Self::RecordClaims { .. } | Self::Prepare { .. }
+        )
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RecordBootstrap { members, .. } => {
+                write!(f, "record the founders {}", members.join(", "))
+            }
+            Self::RecordClaims { members } => {
+                let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
+                write!(f, "record the claims of {}", names.join(", "))
+            }
+            Self::Prepare { members } => write!(f, "prepare {}", members.join(", ")),
+            Self::Renew { members } => {
+                write!(f, "renew the certificates of {}", members.join(", "))
+            }
+            Self::Start { members, why } => {
+                write!(f, "start {}: {}", members.join(", "), why.words())
+            }
+            Self::AddLearner { name } => write!(f, "add {name} as a learner"),
+            Self::Promote { name, .. } => write!(f, "promote {name} to a voter"),
+            Self::Remove { name, why, .. } => {
+                write!(f, "remove {name} from the cluster: {}", why.words())
+            }
+            Self::MoveLeader { from, to, .. } => write!(f, "move leadership from {from} to {to}"),
+            Self::EnableDowngrade { to } => write!(f, "prepare etcd for a downgrade to {to}"),
+            Self::CancelDowngrade => write!(f, "cancel the downgrade"),
+            Self::Restart { name, why, .. } => write!(f, "restart {name}: {}", why.words()),
+            Self::DeletePod { name, why, .. } => write!(f, "delete pod {name}: {}", why.words()),
+            Self::DeleteClaim { name, .. } => {
+                write!(f, "delete claim {name}: it is no longer a member")
+            }
+        }
+    }
+}
+
+/// How the cluster stands, seen from its spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outlook {
+    /// What the spec asks for is what runs.
+    Settled,
+    /// On the way there, without anybody's help.
+    Working {
+        activity: Activity,
+        reason: Reason,
+        message: String,
+    },
+    /// A person must act; nothing is done until then.
+    Stalled { reason: Reason, message: String },
+}
+
+/// What kind of work is under way: each has its condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    Creating,
+    Scaling,
+    Upgrading,
+    Configuring,
+    Recovering,
+}
+
+/// Why the cluster is not settled: the condition's reason, CamelCase and stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    Bootstrapping,
+    WaitingForMembers,
+    WaitingForOldChildren,
+    NameTaken,
+    InvalidSpec,
+    Paused,
+    MembersMissing,
+    QuorumLost,
+    FounderLost,
+    DifferentCluster,
+    UnknownMember,
+    MemberUnhealthy,
+    ReplacingMember,
+    LearnerCatchingUp,
+    ScalingUp,
+    ScalingDown,
+    RollingVersion,
+    RollingConfiguration,
+    Downgrading,
+    IllegalVersionChange,
+    CleaningUp,
+    SecretMissing,
+    RenewingCertificates,
+}
+
+impl Reason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bootstrapping => "Bootstrapping",
+            Self::WaitingForMembers => "WaitingForMembers",
+            Self::WaitingForOldChildren => "WaitingForOldChildren",
+            Self::NameTaken => "NameTaken",
+            Self::InvalidSpec => "InvalidSpec",
+            Self::Paused => "Paused",
+            Self::MembersMissing => "MembersMissing",
+            Self::QuorumLost => "QuorumLost",
+            Self::FounderLost => "FounderLost",
+            Self::DifferentCluster => "DifferentCluster",
+            Self::UnknownMember => "UnknownMember",
+            Self::MemberUnhealthy => "MemberUnhealthy",
+            Self::ReplacingMember => "ReplacingMember",
+            Self::LearnerCatchingUp => "LearnerCatchingUp",
+            Self::ScalingUp => "ScalingUp",
+            Self::ScalingDown => "ScalingDown",
+            Self::RollingVersion => "RollingVersion",
+            Self::RollingConfiguration => "RollingConfiguration",
+            Self::Downgrading => "Downgrading",
+            Self::IllegalVersionChange => "IllegalVersionChange",
+            Self::CleaningUp => "CleaningUp",
+            Self::SecretMissing => "SecretMissing",
+            Self::RenewingCertificates => "RenewingCertificates",
+        }
+    }
+}
+
+/// The whole answer: at most one step, how things stand, and when to look again if nothing happens before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub step: Option<Step>,
+    pub outlook: Outlook,
+    pub look_again: Duration,
+}
+
+/// When nothing is going on.
+const AT_REST: Duration = Duration::from_secs(30);
+/// When something is: most changes wake us anyway, but what happens inside etcd does not.
+const AT_WORK: Duration = Duration::from_secs(1);
+
+impl Plan {
+    pub fn settled() -> Self {
+        Self {
+            step: None,
+            outlook: Outlook::Settled,
+            look_again: AT_REST,
+        }
+    }
+
+    pub fn stalled(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            step: None,
+            outlook: Outlook::Stalled {
+                reason,
+                message: message.into(),
+            },
+            look_again: AT_REST,
+        }
+    }
+
+    pub fn waiting(activity: Activity, reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            step: None,
+            outlook: Outlook::Working {
+                activity,
+                reason,
+                message: message.into(),
+            },
+            look_again: AT_WORK,
+        }
+    }
+
+    pub fn step(
+        step: Step,
+        activity: Activity,
+        reason: Reason,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            step: Some(step),
+            ..Self::waiting(activity, reason, message)
+        }
+    }
+}
+
+impl Plan {
+    /// A name we need is taken: then not even the fixed children are touched.
+    pub(crate) fn is_stalled_by_name(&self) -> bool {
+        matches!(
+            self.outlook,
+            Outlook::Stalled {
+                reason: Reason::NameTaken,
+                ..
+            } | Outlook::Working {
+                reason: Reason::WaitingForOldChildren,
+                ..
+            }
+        )
+    }
+}
