@@ -1,1 +1,24 @@
-//! 
+//! The admission and conversion server: reads AdmissionReviews, writes answers; never writes to the cluster beyond its own
+//! certificates.
+//!
+//! `server` is HTTPS and knows no Kubernetes; `cluster`, `scale` and `convert` judge and know no sockets; `admission` joins the two;
+//! `surroundings` is the only part that reads the API server; `run` starts it all.
+
+mod admission;
+pub mod cluster;
+pub mod convert;
+mod endpoint;
+pub mod fill;
+mod flags;
+mod metrics;
+pub mod review;
+mod run;
+pub mod scale;
+pub mod server;
+pub mod surroundings;
+
+pub use admission::Admission;
+pub use endpoint::{Endpoint, Step};
+pub use flags::{DefaultVersionError, Flags, policy};
+pub use metrics::Metrics;
+pub use run::{RunError, run};

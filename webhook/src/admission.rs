@@ -1,0 +1,153 @@
+//! One request from bytes to answer: parse, judge, look around where it helps, count, and leave one log line per decision.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use etcd_operator_api::Policy;
+use hyper::body::Bytes;
+
+use crate::endpoint::{Endpoint, Step};
+use crate::metrics::Metrics;
+use crate::review::{self, AdmissionRequest, Operation, ReviewError, Subject, Verdict};
+use crate::server::{Answer, Handler};
+use crate::surroundings::{self, Surroundings};
+use crate::{cluster, convert, scale};
+
+/// Answers the API server.
+pub struct Admission {
+    pub policy: Policy,
+    /// Users whose scale requests are rounded up rather than refused.
+    pub autoscalers: BTreeSet<String>,
+    pub metrics: Metrics,
+    /// Where to look around; none looks nowhere.
+    pub surroundings: Option<Arc<dyn Surroundings>>,
+}
+
+impl std::fmt::Debug for Admission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admission")
+            .field("policy", &self.policy)
+            .field("autoscalers", &self.autoscalers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Handler for Admission {
+    async fn answer(&self, endpoint: Endpoint, body: Bytes) -> Answer {
+        let started = Instant::now();
+        let outcome = match endpoint {
+            Endpoint::Convert => self.convert(&body),
+            Endpoint::Admit(step) => self.review(step, &body, started).await,
+        };
+        let (answer, code) = match outcome {
+            Ok(json) => (Answer::Review(json), 200),
+            Err(error) => {
+                tracing::warn!(%endpoint, %error, "cannot be answered");
+                (Answer::BadRequest(error.to_string()), 400)
+            }
+        };
+        self.metrics.answered(endpoint, code, started.elapsed());
+        answer
+    }
+}
+
+impl Admission {
+    async fn review(
+        &self,
+        step: Step,
+        body: &[u8],
+        started: Instant,
+    ) -> Result<Vec<u8>, ReviewError> {
+        let request = AdmissionRequest::parse(body)?;
+        let mut verdict = match step {
+            Step::MutateCluster => cluster::mutate(&request, &self.policy)?,
+            Step::ValidateCluster => cluster::validate(&request, &self.policy)?,
+            Step::MutateScale => scale::mutate(&request, &self.autoscalers)?,
+            Step::ValidateScale => scale::validate(&request)?,
+        };
+        if step == Step::ValidateCluster && request.operation == Operation::Create {
+            verdict = self.look_around(&request, verdict).await;
+        }
+        self.record(Endpoint::Admit(step), &request, &verdict, started);
+        let subject = Subject {
+            kind: &request.kind,
+            name: request.name.as_deref().unwrap_or_default(),
+        };
+        Ok(review::answer(&request.uid, &subject, &verdict)?)
+    }
+
+    /// Only for what is sound in itself: a refusal needs no further reads.
+    async fn look_around(&self, request: &AdmissionRequest<'_>, verdict: Verdict) -> Verdict {
+        let (
+            Some(around),
+            Verdict::Allowed {
+                patch,
+                mut warnings,
+            },
+        ) = (self.surroundings.as_deref(), verdict.clone())
+        else {
+            return verdict;
+        };
+        let Some(cluster) = cluster::cluster_of(request) else {
+            return verdict;
+        };
+        let seen = surroundings::look(&cluster, around).await;
+        warnings.extend(seen.warnings);
+        if seen.refusals.is_empty() {
+            Verdict::Allowed { patch, warnings }
+        } else {
+            Verdict::Refused {
+                refusals: seen.refusals,
+                warnings,
+            }
+        }
+    }
+
+    fn record(
+        &self,
+        endpoint: Endpoint,
+        request: &AdmissionRequest<'_>,
+        verdict: &Verdict,
+        started: Instant,
+    ) {
+        let (word, reasons) = match verdict {
+            Verdict::Allowed { patch, .. } if patch.is_empty() => ("allowed", String::new()),
+            Verdict::Allowed { patch, .. } => ("patched", format!("{} operations", patch.len())),
+            Verdict::Refused { refusals, .. } => {
+                for refusal in refusals {
+                    self.metrics.refused(endpoint, &refusal.reason);
+                }
+                let reasons: Vec<String> = refusals
+                    .iter()
+                    .map(|refusal| format!("{} {}", refusal.field, refusal.reason))
+                    .collect();
+                ("refused", reasons.join(", "))
+            }
+        };
+        tracing::info!(
+            webhook = endpoint.path(),
+            user = request.user_info.username,
+            operation = ?request.operation,
+            object = request.full_name(),
+            dry_run = request.dry_run.unwrap_or(false),
+            verdict = word,
+            reasons,
+            micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
+            uid = request.uid,
+            "admission"
+        );
+        tracing::trace!(?verdict, "admission in full");
+    }
+
+    fn convert(&self, body: &[u8]) -> Result<Vec<u8>, ReviewError> {
+        let converted = convert::convert(body, convert::same_version)?;
+        if let Some(failure) = &converted.failure {
+            self.metrics.refused(Endpoint::Convert, "ConversionFailed");
+            tracing::warn!(%failure, "conversion");
+        } else {
+            tracing::debug!(objects = converted.objects, "conversion");
+        }
+        Ok(converted.answer)
+    }
+}

@@ -1,0 +1,60 @@
+//! The paths the API server calls. Pure.
+
+use std::fmt;
+
+/// One path, one job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    Admit(Step),
+    Convert,
+}
+
+/// Which step of admission, for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    MutateCluster,
+    ValidateCluster,
+    MutateScale,
+    ValidateScale,
+}
+
+impl Endpoint {
+    pub const ALL: [Self; 5] = [
+        Self::Admit(Step::MutateCluster),
+        Self::Admit(Step::ValidateCluster),
+        Self::Admit(Step::MutateScale),
+        Self::Admit(Step::ValidateScale),
+        Self::Convert,
+    ];
+
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Admit(Step::MutateCluster) => "/mutate-etcdcluster",
+            Self::Admit(Step::ValidateCluster) => "/validate-etcdcluster",
+            Self::Admit(Step::MutateScale) => "/mutate-scale",
+            Self::Admit(Step::ValidateScale) => "/validate-scale",
+            Self::Convert => "/convert",
+        }
+    }
+
+    pub fn at(path: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|endpoint| endpoint.path() == path)
+    }
+
+    /// The largest body that is read. A review holds an object twice at most, and the API server takes none beyond 1.5 MiB; a
+    /// conversion may hold a whole page of them.
+    pub fn largest_body(self) -> usize {
+        match self {
+            Self::Convert => 16 << 20,
+            Self::Admit(_) => 4 << 20,
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.path())
+    }
+}
