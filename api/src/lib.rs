@@ -2,18 +2,23 @@
 //!
 //! Pure functions: no I/O, no async, no clock. The webhook and the controller judge a resource with the same code.
 
+pub mod conversion;
+pub mod crd;
 pub mod defaults;
 pub mod duration;
 pub mod environment;
 pub mod policy;
 pub mod quantity;
 pub mod size;
+pub mod v1alpha1;
 pub mod v1beta2;
 pub mod validated;
 pub mod validation;
 mod version;
 pub mod versions;
 
+pub use conversion::{ConversionError, convert};
+pub use crd::{all_crds, etcdcluster_crd};
 pub use defaults::{default_cluster, default_update};
 pub use policy::{EndOfLife, Policy, Running, StepRefusal, VersionStep, judge_step};
 pub use size::{ClusterSize, round_up_size};

@@ -64,3 +64,24 @@ pub(crate) fn all() -> Vec<CelRule> {
     ]
     .concat()
 }
+
+/// The same rules for what `v1alpha1` can say: the API server validates a request in the version it was made in.
+pub(crate) fn alpha() -> Vec<CelRule> {
+    let shared = [
+        ("spec.size", "spec.replicas"),
+        ("spec.version", "spec.version"),
+        ("spec.storage.size", "spec.storage"),
+        ("", ""),
+    ];
+    let mut rules = Vec::new();
+    for rule in all() {
+        let place = shared
+            .iter()
+            .find(|(beta, _)| *beta == rule.at && rule.reason != Reason::TlsImmutable);
+        if let Some((_, alpha)) = place {
+            rules.push(CelRule { at: alpha, ..rule });
+        }
+    }
+    rules.push(super::storage::alpha_growth());
+    rules
+}

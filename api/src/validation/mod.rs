@@ -34,11 +34,11 @@ use crate::quantity::Amount;
 use crate::v1beta2::EtcdCluster;
 use crate::validated::ValidatedCluster;
 use crate::versions::Version;
-use cel::{CelRule, rule};
+use cel::rule;
 use finding::violation;
 use text::{Text, literal};
 
-pub(crate) use cel::all as cel_rules;
+pub(crate) use cel::{CelRule, all as cel_rules, alpha as alpha_cel_rules};
 pub use finding::{Judgement, LONGEST_WARNING, Reason, Violation, Warning};
 pub use name::LONGEST as LONGEST_NAME;
 pub(crate) use text::CelMessage;

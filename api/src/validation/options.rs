@@ -368,7 +368,9 @@ pub(super) fn cel() -> Vec<CelRule> {
         duration_cel(heartbeat),
         duration_cel(election)
     );
-    let least = format!("string(duration({heartbeat}).getMilliseconds() * 5) + 'ms'");
+    // Summed, because CEL multiplies no durations and its milliseconds mean different things to different libraries.
+    let five = vec![format!("duration({heartbeat})"); 5].join(" + ");
+    let least = format!("string({five})");
     let mut rules = quantity_rules(QUOTA);
     rules.extend([
         duration_rule(HEARTBEAT),
@@ -376,24 +378,31 @@ pub(super) fn cel() -> Vec<CelRule> {
         rule(
             Reason::HeartbeatOutOfBounds,
             HEARTBEAT,
-            format!("!{} || (duration(self) >= duration('10ms') && duration(self) <= duration('10s'))", duration_cel("self")),
+            format!(
+                "!{} || (duration(self) >= duration('10ms') && duration(self) <= duration('10s'))",
+                duration_cel("self")
+            ),
             HEARTBEAT_BOUNDS,
         ),
         rule(
             Reason::ElectionOutOfBounds,
             ELECTION,
-            format!("!{} || duration(self) <= duration('50s')", duration_cel("self")),
+            format!(
+                "!{} || duration(self) <= duration('50s')",
+                duration_cel("self")
+            ),
             ELECTION_BOUNDS,
         ),
         rule(
             Reason::ElectionTooShort,
             "spec.options",
-            format!(
-                "{both} || duration({election}).getMilliseconds() >= duration({heartbeat}).getMilliseconds() * 5"
-            ),
+            format!("{both} || duration({election}) >= {five}"),
             ELECTION_TOO_SHORT,
         )
-        .holes(ELECTION_TOO_SHORT, &[("heartbeat", heartbeat), ("least", &least)])
+        .holes(
+            ELECTION_TOO_SHORT,
+            &[("heartbeat", heartbeat), ("least", &least)],
+        )
         .field(".electionTimeout"),
         bounds("spec.options.snapshotCount", SNAPSHOT_COUNT),
         bounds("spec.options.maxRequestBytes", MAX_REQUEST_BYTES),

@@ -250,6 +250,18 @@ pub(super) fn cel() -> Vec<CelRule> {
     rules
 }
 
+/// Growth only, where the size is a field of its own.
+pub(super) fn alpha_growth() -> CelRule {
+    let (new, old) = ("string(self)", "string(oldSelf)");
+    rule(
+        Reason::StorageShrinks,
+        "spec.storage",
+        format!("!isQuantity({new}) || !isQuantity({old}) || quantity({new}).compareTo(quantity({old})) >= 0"),
+        SHRINKS,
+    )
+    .holes(SHRINKS, &[("old", old), ("new", new)])
+}
+
 fn not_larger_rule(has_claim: &str, ephemeral: &str, size: &str) -> CelRule {
     let quota = "string(self.options.quotaBackend)";
     let quota_set = "(has(self.options) && has(self.options.quotaBackend))";
