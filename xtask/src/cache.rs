@@ -58,6 +58,11 @@ impl Cache {
         self.root.join("images")
     }
 
+    /// Unpacked images, see `local::image_store`.
+    pub fn stores(&self) -> PathBuf {
+        self.root.join("stores")
+    }
+
     pub fn build_logs(&self) -> PathBuf {
         self.root.join("logs")
     }

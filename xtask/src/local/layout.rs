@@ -93,11 +93,6 @@ impl Layout {
         self.state.join("kubeconfig-inside")
     }
 
-    /// The cgroup under which all containers of the cluster are, as the kernel names it.
-    pub fn cgroup(&self) -> String {
-        format!("/etcd-operator/{}", self.name)
-    }
-
     pub fn node(&self, number: u8) -> Node {
         let name = format!("node{number}");
         Node {

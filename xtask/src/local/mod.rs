@@ -1,13 +1,14 @@
 //! A real Kubernetes on this machine: real components, real containers, in a network namespace of its own, gone without a trace.
 //!
 //! `up` starts or finds a cluster, `down` ends it. What a cluster is made of: `layout` (paths, addresses), `pki`, `network`,
-//! `control_plane`, `node`, `volumes`, `gateway`; how its processes are kept: `component`, `procfs`, `teardown`, `ready`; how people
+//! `control_plane`, `node`, `image_store`, `volumes`, `gateway`; how its processes are kept: `component`, `procfs`, `teardown`, `ready`; how people
 //! reach it: `access`. Needs root; touches the cache, `/run/etcd-operator`, network namespaces and cgroups of ours.
 
 pub mod access;
 pub mod component;
 pub mod control_plane;
 pub mod gateway;
+pub mod image_store;
 pub mod layout;
 pub mod network;
 pub mod node;
@@ -81,7 +82,7 @@ pub fn up(options: &Options) -> Result<Running> {
     let cache = Cache::open()?;
     let layout = Layout::new(&cache, &options.name)?;
     let programs = programs::ensure(&cache, &Program::all())?;
-    let images = images::of_a_cluster(&cache, &programs)?;
+    let store = image_store::ensure(&cache, &images::of_a_cluster(&cache, &programs)?)?;
     let _lock = lock(&cache, &options.name)?;
     let running = running(&layout, &programs)?;
     if let Some(record) = record(&layout)
@@ -111,7 +112,7 @@ pub fn up(options: &Options) -> Result<Running> {
             options.nodes,
             options.name
         ),
-        || start::afresh(&layout, options.nodes, &programs, &images),
+        || start::afresh(&layout, options.nodes, &programs, &store),
     )?;
     Ok(running)
 }

@@ -1,6 +1,9 @@
 //! One node: a containerd and a kubelet with folders, sockets and addresses of their own. Writes their configuration.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -14,24 +17,35 @@ use crate::programs::{Program, Programs};
 
 /// Pods whose sandbox this image holds open; made here, never pulled.
 pub const PAUSE_IMAGE: &str = "etcd-operator.local/pause:1";
+pub const CONTAINERD: &str = "/usr/bin/containerd";
 const NETWORK_PLUGINS: &str = "/usr/lib/cni";
 
 pub fn runtime(layout: &Layout, node: &Node) -> Result<Component> {
-    let networks = node.state.join("cni");
-    for folder in [&networks, &node.run, &node.volumes()] {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    }
-    fs::write(
-        networks.join("10-pods.conflist"),
-        serde_json::to_vec_pretty(&network(layout, node))?,
-    )?;
-    let config = node.state.join("containerd.toml");
-    fs::write(&config, containerd(node, &networks))?;
+    fs::create_dir_all(node.volumes())?;
+    let config = write_runtime_config(&layout.name, node)?;
     Ok(Component::inside(
         format!("containerd-{}", node.name),
-        "/usr/bin/containerd".into(),
+        CONTAINERD.into(),
         vec![file("config", &config)],
     ))
+}
+
+/// Where a node's containerd keeps images and layers.
+pub fn runtime_root(state: &Path) -> PathBuf {
+    state.join("containerd")
+}
+
+/// Writes what containerd is configured with, and its pod network, and says where.
+pub fn write_runtime_config(cluster: &str, node: &Node) -> Result<PathBuf> {
+    let networks = node.state.join("cni");
+    for folder in [&networks, &node.run] {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    let network = serde_json::to_vec_pretty(&network(cluster, node))?;
+    fs::write(networks.join("10-pods.conflist"), network)?;
+    let config = node.state.join("containerd.toml");
+    fs::write(&config, containerd(node, &networks))?;
+    Ok(config)
 }
 
 pub fn kubelet(layout: &Layout, node: &Node, programs: &Programs) -> Result<Component> {
@@ -59,7 +73,6 @@ pub fn kubelet(layout: &Layout, node: &Node, programs: &Programs) -> Result<Comp
         "volumePluginDir": node.state.join("volume-plugins"),
         // Works with and without systemd, in a container too, under either version of cgroups.
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": format!("{}/{}", layout.cgroup(), node.name),
         "cgroupsPerQOS": false,
         "enforceNodeAllocatable": [],
         "failCgroupV1": false,
@@ -104,10 +117,10 @@ pub fn kubelet(layout: &Layout, node: &Node, programs: &Programs) -> Result<Comp
 
 /// A pair of interfaces per pod and routes between them. No bridge: a packet between two pods of a node then passes the rules for
 /// Services even on a kernel whose bridges do not call them.
-fn network(layout: &Layout, node: &Node) -> serde_json::Value {
+fn network(cluster: &str, node: &Node) -> serde_json::Value {
     json!({
         "cniVersion": "0.4.0",
-        "name": node.network(&layout.name),
+        "name": node.network(cluster),
         "plugins": [
             {
                 "type": "ptp",
@@ -153,7 +166,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
     bin_dir = "{NETWORK_PLUGINS}"
     conf_dir = "{networks}"
 "#,
-        root = node.state.join("containerd").display(),
+        root = runtime_root(&node.state).display(),
         state = node.run.join("state").display(),
         socket = node.runtime_socket().display(),
         runc = node.run.join("runc").display(),
@@ -173,7 +186,7 @@ mod tests {
         let of = |node: &Node| {
             (
                 containerd(node, &node.state),
-                network(&layout, node).to_string(),
+                network("demo", node).to_string(),
             )
         };
         assert!(!of(&one).0.contains("node2") && !of(&two).0.contains("node1"));
@@ -183,14 +196,10 @@ mod tests {
 
     #[test]
     fn a_pod_network_is_named_after_its_cluster_too() {
-        let cache = Cache::at("/cache");
-        let network = |cluster: &str| {
-            network(
-                &Layout::new(&cache, cluster).unwrap(),
-                &Layout::new(&cache, cluster).unwrap().node(1),
-            )["name"]
-                .to_string()
-        };
-        assert_ne!(network("demo"), network("test"));
+        let node = Layout::new(&Cache::at("/cache"), "demo").unwrap().node(1);
+        assert_ne!(
+            network("demo", &node)["name"],
+            network("test", &node)["name"]
+        );
     }
 }

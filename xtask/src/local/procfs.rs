@@ -176,22 +176,6 @@ pub fn cgroups_below(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Processes in the cgroup `path` and below it.
-pub fn in_cgroup(path: &str) -> BTreeSet<i32> {
-    let folders = cgroup_folders(path)
-        .into_iter()
-        .flat_map(|folder| cgroups_below(&folder));
-    folders
-        .flat_map(|folder| {
-            fs::read_to_string(folder.join("cgroup.procs"))
-                .unwrap_or_default()
-                .lines()
-                .filter_map(|line| line.parse().ok())
-                .collect::<Vec<_>>()
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,25 +3,22 @@
 use std::{
     env, fs,
     io::Write as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 
 use super::{
     Record,
     component::{self, Component, Started},
     control_plane::{self, file, flag},
-    gateway,
-    layout::{Layout, Node},
+    gateway, image_store,
+    layout::Layout,
     network, node, pki, ready,
 };
 use crate::{
-    cache, images,
-    images::Image,
+    cache,
     programs::{Program, Programs},
     progress,
 };
@@ -31,7 +28,7 @@ const MANIFESTS: [&str; 2] = [
     include_str!("../../manifests/dns.yaml"),
 ];
 
-pub fn afresh(layout: &Layout, nodes: u8, programs: &Programs, images: &[Image]) -> Result<()> {
+pub fn afresh(layout: &Layout, nodes: u8, programs: &Programs, image_store: &Path) -> Result<()> {
     let record = Record {
         nodes,
         host_port: gateway::free_port()?,
@@ -43,40 +40,29 @@ pub fn afresh(layout: &Layout, nodes: u8, programs: &Programs, images: &[Image])
     pki::write(layout, &nodes, record.host_port)?;
     let itself = copy_of_this_program(layout)?;
 
-    let mut started = vec![
-        control_plane::etcd(layout, programs)?.start(layout)?,
-        control_plane::api_server(layout, programs)?.start(layout)?,
-        gateway_component(layout, record.host_port, itself.clone()).start(layout)?,
-    ];
+    let mut started = vec![];
+    let mut start = |component: Component| -> Result<Vec<Started>> {
+        started.push(component.start(layout)?);
+        Ok(started.clone())
+    };
+    start(control_plane::etcd(layout, programs)?)?;
+    start(control_plane::api_server(layout, programs)?)?;
+    let so_far = start(gateway_component(layout, record.host_port, itself.clone()))?;
+    // The machine has time for this while the API server starts.
     for node in &nodes {
-        started.push(node::runtime(layout, node)?.start(layout)?);
+        image_store::copy_to(image_store, node)?;
+        start(node::runtime(layout, node)?)?;
     }
-    // The machine has time for images while the API server starts.
-    thread::scope(|scope| {
-        let loads: Vec<_> = nodes
-            .iter()
-            .map(|node| scope.spawn(|| load_images(layout, node, images)))
-            .collect();
-        ready::api_server(layout, &started)?;
-        let followers = [
-            control_plane::controller_manager(layout, programs)?,
-            control_plane::scheduler(layout, programs)?,
-            control_plane::proxy(layout, programs)?,
-            volumes_component(layout, itself),
-        ];
-        for follower in followers {
-            started.push(follower.start(layout)?);
-        }
-        apply(layout, programs)?;
-        loads.into_iter().try_for_each(|load| {
-            load.join()
-                .map_err(|_| anyhow!("loading images ended abruptly"))?
-        })
-    })?;
+    ready::api_server(layout, &so_far)?;
+    start(control_plane::controller_manager(layout, programs)?)?;
+    start(control_plane::scheduler(layout, programs)?)?;
     for node in &nodes {
-        started.push(node::kubelet(layout, node, programs)?.start(layout)?);
+        start(node::kubelet(layout, node, programs)?)?;
     }
-    ready::cluster(layout, &started, record.nodes)?;
+    start(control_plane::proxy(layout, programs)?)?;
+    apply(layout, programs)?;
+    let all = start(volumes_component(layout, itself))?;
+    ready::cluster(layout, &all, record.nodes)?;
     // Written last: a cluster without it never came up, and is started anew.
     let path = layout.state.join("cluster.json");
     cache::appear_whole(&path, |partial| {
@@ -157,21 +143,6 @@ fn volumes_component(layout: &Layout, program: PathBuf) -> Component {
         file("state", &layout.state),
     ];
     Component::inside("volumes", program, arguments)
-}
-
-fn load_images(layout: &Layout, node: &Node, images: &[Image]) -> Result<()> {
-    let since = Instant::now();
-    while std::os::unix::net::UnixStream::connect(node.runtime_socket()).is_err() {
-        if since.elapsed() > Duration::from_secs(30) {
-            return Err(ready::blame(
-                layout,
-                &format!("containerd-{}", node.name),
-                "does not listen after 30 s",
-            ));
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    images::import(&node.runtime_socket(), images)
 }
 
 /// DNS, the storage class and what they may do.

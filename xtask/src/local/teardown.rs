@@ -16,18 +16,21 @@ use nix::{
     unistd::Pid,
 };
 
-use super::{component, layout::Layout, network, procfs};
+use super::{component, layout::Layout, network, node, procfs};
 use crate::cache;
 
+/// Below a containerd's root and state: one folder per container.
+const BUNDLES: &str = "io.containerd.runtime.v2.task/k8s.io";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub fn tear_down(layout: &Layout) -> Result<()> {
     end_processes(layout)?;
+    let containers = containers(layout);
     let shims = shim_sockets(layout);
     unmount(layout)?;
     network::delete(layout)?;
-    remove_cgroups(layout);
-    for path in shims.into_iter().chain(strays(layout)) {
+    remove_cgroups(&containers);
+    for path in shims.into_iter().chain(strays(layout, &containers)) {
         cache::remove(&path)?;
     }
     cache::remove(&layout.run)?;
@@ -73,7 +76,6 @@ fn end_processes(layout: &Layout) -> Result<()> {
 
 fn processes(layout: &Layout) -> BTreeSet<i32> {
     let mut found = procfs::in_network_of(&layout.netns_file());
-    found.extend(procfs::in_cgroup(&layout.cgroup()));
     found.extend(procfs::with_root_below(&layout.state));
     found.extend(
         component::recorded(layout)
@@ -104,24 +106,50 @@ fn unmount(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-fn remove_cgroups(layout: &Layout) {
-    let started = Instant::now();
+/// Where containers are in the hierarchy of cgroups: containerd's name for the namespace that Kubernetes uses.
+const CGROUP: &str = "/k8s.io";
+
+fn remove_cgroups(containers: &BTreeSet<String>) {
+    let since = Instant::now();
     // A cgroup is busy until the kernel has let go of the last process in it.
-    while started.elapsed() < Duration::from_secs(2) {
-        let folders = procfs::cgroup_folders(&layout.cgroup());
+    while since.elapsed() < Duration::from_secs(2) {
+        let folders: Vec<_> = containers
+            .iter()
+            .flat_map(|container| procfs::cgroup_folders(&format!("{CGROUP}/{container}")))
+            .collect();
         if folders.is_empty() {
             break;
         }
-        for folder in folders {
-            for cgroup in procfs::cgroups_below(&folder) {
-                let _ = fs::remove_dir(cgroup);
-            }
-            if let Some(parent) = folder.parent() {
-                let _ = fs::remove_dir(parent);
-            }
+        for cgroup in folders
+            .iter()
+            .flat_map(|folder| procfs::cgroups_below(folder))
+        {
+            let _ = fs::remove_dir(cgroup);
         }
         thread::sleep(Duration::from_millis(10));
     }
+    // Another cluster's containers keep it.
+    for shared in procfs::cgroup_folders(CGROUP) {
+        let _ = fs::remove_dir(shared);
+    }
+}
+
+/// The names of all containers there have been and that were not taken down in order.
+fn containers(layout: &Layout) -> BTreeSet<String> {
+    let name = |path: PathBuf| {
+        path.file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+    };
+    let running = children(&layout.run)
+        .into_iter()
+        .map(|node| node.join("state"));
+    let kept = children(&layout.state)
+        .into_iter()
+        .map(|node| node::runtime_root(&node));
+    let folders = running
+        .chain(kept)
+        .flat_map(|root| children(&root.join(BUNDLES)));
+    folders.filter_map(name).collect()
 }
 
 /// containerd's shims listen in a folder that every containerd of the machine shares; each bundle says where its own does.
@@ -129,7 +157,7 @@ fn shim_sockets(layout: &Layout) -> Vec<PathBuf> {
     let nodes = children(&layout.run);
     let bundles = nodes
         .iter()
-        .flat_map(|node| children(&node.join("state/io.containerd.runtime.v2.task/k8s.io")));
+        .flat_map(|node| children(&node.join("state").join(BUNDLES)));
     bundles
         .filter_map(|bundle| {
             Some(PathBuf::from(
@@ -143,22 +171,24 @@ fn shim_sockets(layout: &Layout) -> Vec<PathBuf> {
 }
 
 /// What kubelets and network plug-ins keep in folders that are not ours to choose.
-fn strays(layout: &Layout) -> Vec<PathBuf> {
+fn strays(layout: &Layout, containers: &BTreeSet<String>) -> Vec<PathBuf> {
     let ours =
         |link: &PathBuf| fs::read_link(link).is_ok_and(|target| target.starts_with(&layout.state));
     let mut found: Vec<_> = children(Path::new("/var/log/containers"))
         .into_iter()
         .filter(ours)
         .collect();
-    let prefix = format!("{}.", layout.netns());
-    let of_our_networks = |path: &PathBuf| {
-        path.file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
+    // Named `<network>-<container>-<interface>`.
+    let of_our_pods = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.rsplit('-')
+            .nth(1)
+            .is_some_and(|container| containers.contains(container))
     };
     found.extend(
         children(Path::new("/var/lib/cni/results"))
             .into_iter()
-            .filter(of_our_networks),
+            .filter(of_our_pods),
     );
     found
 }

@@ -21,7 +21,11 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
-    runtime::{Controller, controller::Action, watcher},
+    runtime::{
+        Controller,
+        controller::{self, Action},
+        watcher,
+    },
 };
 use serde_json::json;
 
@@ -58,16 +62,25 @@ pub fn run(args: &Args) -> Result<()> {
                 watcher::Config::default(),
             )
             .run(tend_claim, again, context.clone())
-            .for_each(|_| async {});
+            .for_each(tell);
             let volumes = Controller::new(
                 Api::<PersistentVolume>::all(client),
                 watcher::Config::default(),
             )
             .run(tend_volume, again, context)
-            .for_each(|_| async {});
+            .for_each(tell);
             futures::join!(claims, volumes);
             Ok(())
         })
+}
+
+/// Failed steps are told where they fail; what is left are troubles of the watch itself.
+async fn tell<T, E: std::error::Error>(result: Result<T, controller::Error<E, watcher::Error>>) {
+    if let Err(error @ (controller::Error::QueueError(_) | controller::Error::RunnerError(_))) =
+        result
+    {
+        eprintln!("{error}");
+    }
 }
 
 struct Context {
