@@ -79,7 +79,10 @@ enum Attempt {
 }
 
 /// Waits until the lease is ours.
-pub(crate) async fn acquire(client: &Client, candidate: &Candidate) -> Result<Leadership, LeaseError> {
+pub(crate) async fn acquire(
+    client: &Client,
+    candidate: &Candidate,
+) -> Result<Leadership, LeaseError> {
     let api: Api<Lease> = Api::namespaced(client.clone(), &candidate.namespace);
     // What we last saw of another holder, and when by our own clock.
     let mut seen: Option<(String, Instant)> = None;
@@ -107,7 +110,11 @@ pub(crate) async fn acquire(client: &Client, candidate: &Candidate) -> Result<Le
 }
 
 /// Keeps the lease; returns only when it is lost.
-pub(crate) async fn keep(client: &Client, candidate: &Candidate, leadership: &Leadership) -> LeaseError {
+pub(crate) async fn keep(
+    client: &Client,
+    candidate: &Candidate,
+    leadership: &Leadership,
+) -> LeaseError {
     let api: Api<Lease> = Api::namespaced(client.clone(), &candidate.namespace);
     loop {
         tokio::time::sleep(RETRY).await;

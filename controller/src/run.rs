@@ -285,7 +285,7 @@ async fn reconcile(
     let started = Instant::now();
     // An empty cache looks exactly like a cluster that has lost everything.
     machine.context.stores.wait_until_ready().await?;
-    let outcome = cluster::reconcile(object.clone(), machine.context.clone()).await;
+    let outcome = Box::pin(cluster::reconcile(object.clone(), machine.context.clone())).await;
     machine.context.metrics.reconciled(
         outcome.as_ref().err().map(ReconcileError::reason),
         started.elapsed(),
@@ -296,6 +296,7 @@ async fn reconcile(
     outcome
 }
 
+#[allow(clippy::needless_pass_by_value)] // The runtime hands over what it has.
 fn after_error(object: Arc<EtcdCluster>, error: &ReconcileError, machine: Arc<Machine>) -> Action {
     let wait: Duration = if error.is_conflict() {
         cluster::AFTER_CONFLICT

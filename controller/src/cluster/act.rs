@@ -65,11 +65,10 @@ impl ActError {
 
     /// Somebody else wrote in between: no fault, the next look sees it.
     pub fn is_conflict(&self) -> bool {
-        let source = match self {
-            Self::Api { source, .. } | Self::Certificate(CertificateError::Api { source, .. }) => {
-                source
-            }
-            _ => return false,
+        let (Self::Api { source, .. } | Self::Certificate(CertificateError::Api { source, .. })) =
+            self
+        else {
+            return false;
         };
         matches!(source, kube::Error::Api(status) if status.code == 409)
     }

@@ -132,7 +132,7 @@ pub(crate) async fn reconcile(
             reason = step.reason(),
             "{step}"
         );
-        match act::perform(&context, &cluster, &seen, step).await {
+        match Box::pin(act::perform(&context, &cluster, &seen, step)).await {
             Ok(written) => record = written,
             Err(error) => return fail(&context, &object, &cluster, &seen, error).await,
         }

@@ -150,7 +150,7 @@ async fn ask_everyone(
     let asked = reachable.into_iter().map(|(name, ip)| {
         let endpoint = endpoint(cluster, name, ip, identity.as_ref());
         async move {
-            match etcd::ask(&endpoint).await {
+            match Box::pin(etcd::ask(&endpoint)).await {
                 Ok(answer) => Some((name.clone(), answer)),
                 Err(error) => {
                     tracing::debug!(member = name, %error, "no answer");

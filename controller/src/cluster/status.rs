@@ -141,15 +141,14 @@ fn running_version(seen: &Observed) -> Option<Version> {
         .min()
 }
 
+/// In the units quotas are given in, rounded to what a person reads.
 fn bytes(size: i64) -> Quantity {
-    // Rounded to what a person reads; binary units because that is what quotas are given in.
-    #[allow(clippy::cast_precision_loss)] // Sizes are far below 2^52.
-    let text = match size {
-        0..0x10_0000 => format!("{}Ki", size / 1024),
-        0x10_0000..0x4000_0000 => format!("{}Mi", size >> 20),
-        _ => format!("{}Mi", size >> 20),
-    };
-    Quantity(text)
+    const MIB: i64 = 1 << 20;
+    Quantity(if size < MIB {
+        format!("{}Ki", size >> 10)
+    } else {
+        format!("{}Mi", size / MIB)
+    })
 }
 
 fn member_status(

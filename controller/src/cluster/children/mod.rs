@@ -41,11 +41,12 @@ pub(crate) fn fingerprint(cluster: &ValidatedCluster, member: &str) -> String {
         "server": secret_of(tls::server(cluster, member)),
         "clientAuth": cluster.client_tls.client_auth(),
     });
-    hex(&Sha256::digest(wishes.to_string())[..8])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digest = Sha256::digest(wishes.to_string());
+    let first = digest
+        .iter()
+        .take(8)
+        .fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("{first:016x}")
 }
 
 /// Whether everything we want is there as we want it; what others added beside it is theirs.

@@ -26,6 +26,7 @@ fn now() -> Timestamp {
     "2026-01-01T12:00:00Z".parse().unwrap()
 }
 
+#[allow(clippy::needless_pass_by_value)] // Reads as a literal where it is called.
 fn cluster(spec: Value) -> ValidatedCluster {
     let object: EtcdCluster = serde_json::from_value(json!({
         "apiVersion": "etcd.database.coreos.com/v1beta2",
