@@ -10,13 +10,14 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::{Cluster, Environment, Finished, cluster::etcdclusters, command};
+use crate::{Cluster, Environment, Finished, Requests, cluster::etcdclusters, command};
 
 #[derive(Clone)]
 pub struct Context {
     environment: Arc<Environment>,
     client: Client,
     namespace: String,
+    suite_began: Requests,
 }
 
 impl fmt::Debug for Context {
@@ -35,11 +36,13 @@ impl Context {
         environment: Arc<Environment>,
         client: Client,
         namespace: String,
+        suite_began: Requests,
     ) -> anyhow::Result<Self> {
         let context = Self {
             environment,
             client,
             namespace,
+            suite_began,
         };
         context.create_namespace(&context.namespace).await?;
         Ok(context)
@@ -76,6 +79,16 @@ impl Context {
 
     pub fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    /// What the API server was asked from now on.
+    pub fn requests(&self) -> anyhow::Result<Requests> {
+        Requests::from_now(&self.environment.audit_log)
+    }
+
+    /// What the API server was asked since the suite began: a cluster that was kept has older stories to tell.
+    pub fn requests_of_suite(&self) -> Requests {
+        self.suite_began.clone()
     }
 
     /// Objects of a built-in kind in the scenario's namespace.

@@ -69,20 +69,13 @@ impl std::fmt::Display for Request {
 }
 
 /// A reader that starts at a place in the log and goes on from there.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Requests {
     path: PathBuf,
     position: u64,
 }
 
 impl Requests {
-    pub fn from_start(log: &Path) -> Self {
-        Self {
-            path: log.to_owned(),
-            position: 0,
-        }
-    }
-
     pub fn from_now(log: &Path) -> anyhow::Result<Self> {
         let length = log
             .metadata()
@@ -98,6 +91,10 @@ impl Requests {
     pub fn since(&mut self) -> anyhow::Result<Vec<Request>> {
         let mut file = File::open(&self.path)
             .with_context(|| format!("the audit log {}", self.path.display()))?;
+        // A log shorter than what was read of it has been rotated: what follows is in the new one.
+        if file.metadata()?.len() < self.position {
+            self.position = 0;
+        }
         file.seek(SeekFrom::Start(self.position))?;
         let mut reader = BufReader::new(file);
         let mut requests = Vec::new();
@@ -137,7 +134,7 @@ mod tests {
     fn a_line_still_being_written_is_read_once_it_is_whole() {
         let path = std::env::temp_dir().join(format!("audit-{}.log", std::process::id()));
         let mut file = File::create(&path).unwrap();
-        let mut requests = Requests::from_start(&path);
+        let mut requests = Requests::from_now(&path).unwrap();
         file.write_all(COMPLETE.as_bytes()).unwrap();
         assert_eq!(requests.since().unwrap().len(), 0);
         file.write_all(b"\n").unwrap();

@@ -19,7 +19,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use crate::{Context, Environment, Outcome, Scenario, environment, report};
+use crate::{Context, Environment, Outcome, Requests, Scenario, environment, report};
 
 /// No scenario of the path takes a tenth of this.
 const LIMIT: Duration = Duration::from_mins(10);
@@ -147,6 +147,7 @@ struct Stage {
     suite: &'static str,
     environment: Arc<Environment>,
     client: Client,
+    began: Requests,
     entered: AtomicUsize,
     passed: AtomicUsize,
     failed: Mutex<Vec<String>>,
@@ -164,6 +165,7 @@ impl Stage {
             .context("the API server does not answer")?;
         Ok(Self {
             suite,
+            began: Requests::from_now(&environment.audit_log)?,
             environment: Arc::new(environment),
             client,
             entered: AtomicUsize::new(0),
@@ -179,6 +181,7 @@ impl Stage {
             Arc::clone(&self.environment),
             self.client.clone(),
             namespace,
+            self.began.clone(),
         )
         .await
         {

@@ -1,8 +1,147 @@
-//! `cargo xtask test`.
+//! `cargo xtask test`: all tiers, each harder to set up than the one before, and one summary that says the truth.
+//!
+//! Runs cargo and helm in the checkout, and for the tiers that need one a local cluster of its own, `test`.
+
+mod count;
+mod suites;
+mod unit;
+
+use std::{path::PathBuf, process::exit};
+
+use anyhow::Result;
+
+use self::count::Count;
+use crate::{
+    local::{self, Options, Running},
+    operator, progress,
+};
+
+const CLUSTER: &str = "test";
+const NODES: u8 = 3;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Run only this tier (may be given more than once)
+    #[arg(long, value_enum)]
+    tier: Vec<Tier>,
+    /// Run only tests whose name contains one of these words
+    filter: Vec<String>,
+    /// Leave the cluster `test` running, for a look at what failed or for a quick next run
+    #[arg(long)]
+    keep: bool,
+    /// How many scenarios run beside each other on the cluster
+    #[arg(long, default_value_t = 4)]
+    jobs: usize,
+}
 
-pub fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("`cargo xtask test` is not written yet")
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Tier {
+    /// Formatting, lints, `cargo test --workspace`, generated files, the chart: needs no cluster
+    Unit,
+    /// A real API server with the operator installed: admission, schema, access
+    Api,
+    /// A real cluster with real etcd
+    Cluster,
+}
+
+impl Tier {
+    const ALL: [Self; 3] = [Self::Unit, Self::Api, Self::Cluster];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Unit => "unit",
+            Self::Api => "api",
+            Self::Cluster => "cluster",
+        }
+    }
+}
+
+pub fn run(args: Args) -> Result<()> {
+    let Args {
+        tier: wanted,
+        filter,
+        keep,
+        jobs,
+    } = args;
+    let tiers: Vec<Tier> = Tier::ALL
+        .into_iter()
+        .filter(|tier| wanted.is_empty() || wanted.contains(tier))
+        .collect();
+    let needs_cluster = tiers.iter().any(|tier| *tier != Tier::Unit);
+    let mut stage = None;
+    let mut counts = Vec::new();
+    for tier in tiers {
+        println!("\n==== {}", tier.name());
+        let count = match tier {
+            Tier::Unit => unit::run(&filter),
+            Tier::Api | Tier::Cluster => on_cluster(&mut stage, tier, &filter, jobs),
+        };
+        counts.push((tier, count));
+    }
+    let mut down = Count::default();
+    if needs_cluster && !keep {
+        down.check("the cluster comes down", || local::down(CLUSTER));
+    } else if let Some(stage) = &stage {
+        progress::say(&format!(
+            "The cluster is still there: export KUBECONFIG={}; `cargo xtask down --name {CLUSTER}` takes it down.",
+            stage.running.kubeconfig.display()
+        ));
+    }
+    // A cluster that does not come down is a failure; one that does is no test passed.
+    down.passed = 0;
+    if let Some((_, last)) = counts.last_mut() {
+        *last += down;
+    }
+
+    println!();
+    let mut total = Count::default();
+    for (tier, count) in counts {
+        println!("{}: {count}", tier.name());
+        total += count;
+    }
+    println!("{total}");
+    if total.failed > 0 {
+        // Not an error to be told once more: the summary is the last line, whoever reads it.
+        exit(1);
+    }
+    Ok(())
+}
+
+/// A cluster with the operator's image on its nodes.
+struct Stage {
+    running: Running,
+    chart_arguments: Vec<String>,
+}
+
+fn on_cluster(stage: &mut Option<Stage>, tier: Tier, filter: &[String], jobs: usize) -> Count {
+    let mut count = Count::default();
+    let prepared = match stage {
+        Some(stage) => Ok(&*stage),
+        None => prepare().map(|fresh| &*stage.insert(fresh)),
+    };
+    let played = prepared.and_then(|stage| suites::run(stage, tier.name(), filter, jobs));
+    match played {
+        Ok(played) => count += played,
+        Err(error) => count.failed(&format!("{}: could not be run", tier.name()), &error),
+    }
+    count
+}
+
+fn prepare() -> Result<Stage> {
+    let running = local::up(&Options {
+        name: CLUSTER.to_owned(),
+        nodes: NODES,
+    })?;
+    let image = operator::load(&running)?;
+    Ok(Stage {
+        running,
+        chart_arguments: operator::image_arguments(&image),
+    })
+}
+
+/// The cargo that runs us.
+fn cargo() -> PathBuf {
+    std::env::var_os("CARGO")
+        .unwrap_or_else(|| "cargo".into())
+        .into()
 }

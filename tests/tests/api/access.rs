@@ -1,7 +1,7 @@
 //! What the operator's accounts may do: what they need, and no more.
 
 use anyhow::ensure;
-use etcd_operator_tests::{Context, OPERATOR_NAMESPACE, Outcome, Requests};
+use etcd_operator_tests::{Context, OPERATOR_NAMESPACE, Outcome};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{Api, api::PostParams};
 use serde_json::json;
@@ -107,7 +107,7 @@ pub(crate) async fn the_controller_may_not_touch_admission_nor_roles(context: &C
 
 pub(crate) async fn no_request_of_the_operator_was_ever_forbidden(context: &Context) -> Outcome {
     let accounts = [account("webhook"), account("controller")];
-    let requests = Requests::from_start(&context.environment().audit_log).since()?;
+    let requests = context.requests_of_suite().since()?;
     let of_operator: Vec<_> = requests
         .into_iter()
         .filter(|request| accounts.contains(&request.user))

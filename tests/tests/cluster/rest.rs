@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use etcd_operator_tests::{Cluster, Context, OPERATOR_NAMESPACE, Outcome, Requests, until_answer};
+use etcd_operator_tests::{Cluster, Context, OPERATOR_NAMESPACE, Outcome, until_answer};
 use serde_json::json;
 
 /// The controller renews its lease every few seconds: that many renewals are time passed *and* proof that it lives.
@@ -51,11 +51,7 @@ pub(crate) async fn at_rest_nothing_is_written(context: &Context) -> Outcome {
 /// Waits for `wanted` renewals of the controller's lease, and returns what the operator wrote in this namespace.
 async fn renewals(context: &Context, wanted: usize) -> anyhow::Result<Vec<String>> {
     let operator = format!("system:serviceaccount:{OPERATOR_NAMESPACE}:");
-    let requests = std::sync::Mutex::new((
-        Requests::from_now(&context.environment().audit_log)?,
-        0,
-        Vec::new(),
-    ));
+    let requests = std::sync::Mutex::new((context.requests()?, 0, Vec::new()));
     until_answer(
         "the controller to renew its lease",
         Duration::from_millis(500),

@@ -1,0 +1,82 @@
+//! Resident memory of the operator's running processes, as the kernel of this machine tells it. Reads /proc.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, ResourceExt, api::ListParams};
+
+use crate::operator::{NAMESPACE, RELEASE};
+
+/// Megabytes of each process, by program: the containers run on this very machine.
+pub(super) async fn of_operator(client: &Client) -> Result<Vec<(&'static str, Vec<f64>)>> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let mut figures = Vec::new();
+    for program in ["webhook", "controller"] {
+        let selector =
+            format!("app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component={program}");
+        let pods = pods.list(&ListParams::default().labels(&selector)).await?;
+        let megabytes: Vec<f64> = pods
+            .items
+            .iter()
+            .map(|pod| of_pod(&format!("/etcd-operator-{program}"), &pod.name_any()))
+            .collect::<Result<_>>()?;
+        ensure!(!megabytes.is_empty(), "no pod of the {program} runs");
+        figures.push((program, megabytes));
+    }
+    Ok(figures)
+}
+
+/// A container's process is told from those of other clusters by the host name, which is its pod's.
+fn of_pod(executable: &str, pod: &str) -> Result<f64> {
+    let hostname = format!("HOSTNAME={pod}");
+    let process = fs::read_dir("/proc")?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|process| {
+            first_of(&process.join("cmdline")).as_deref() == Some(executable)
+                && list(&process.join("environ")).contains(&hostname)
+        })
+        .with_context(|| format!("no process of pod {pod}"))?;
+    let status = fs::read_to_string(process.join("status"))?;
+    resident(&status).with_context(|| format!("{} tells no VmRSS", process.display()))
+}
+
+/// The kernel's lists are separated by zero bytes. A process that ended meanwhile has none.
+fn list(path: &Path) -> Vec<String> {
+    let bytes = fs::read(path).unwrap_or_default();
+    bytes
+        .split(|byte| *byte == 0)
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect()
+}
+
+fn first_of(path: &Path) -> Option<String> {
+    list(path).into_iter().next()
+}
+
+/// `VmRSS:      8124 kB`, where a kB of the kernel is 1024 bytes.
+fn resident(status: &str) -> Option<f64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024.0 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_is_told_in_megabytes() {
+        let megabytes = resident("Name:\tx\nVmHWM:\t  9999 kB\nVmRSS:\t  10000 kB\n").unwrap();
+        assert!((megabytes - 10.24).abs() < 1e-9, "{megabytes}");
+        assert_eq!(resident("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn the_own_process_is_found_in_proc() {
+        let own = first_of(Path::new("/proc/self/cmdline")).unwrap();
+        assert!(!own.is_empty());
+    }
+}
