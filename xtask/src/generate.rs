@@ -8,15 +8,13 @@ mod crds;
 mod reference;
 mod values;
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
 use anyhow::{Context as _, bail};
 use serde_json::Value as Json;
 
-const CHART: &str = "charts/etcd-operator";
+use crate::operator::{CHART, checkout};
+
 const CRDS: &str = "charts/etcd-operator/templates/crds";
 
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -57,15 +55,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn checkout() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask).to_path_buf()
-}
-
 /// Everything this command is answerable for.
 fn wanted(root: &Path) -> anyhow::Result<Vec<Wanted>> {
-    let definitions =
-        vec![<etcd_operator_api::v1beta2::EtcdCluster as kube::CustomResourceExt>::crd()];
+    let definitions = etcd_operator_api::all_crds();
     let mut files = Vec::new();
     for definition in &definitions {
         files.push(Wanted {
@@ -190,6 +182,23 @@ mod tests {
         let chart: serde_yaml_ng::Value = serde_yaml_ng::from_str(&chart).unwrap();
         assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
         assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+    }
+
+    #[test]
+    fn the_dockerfile_builds_with_the_pinned_toolchain() {
+        let pin = fs::read_to_string(checkout().join("rust-toolchain.toml")).unwrap();
+        let pin = pin
+            .split_once("channel = \"")
+            .unwrap()
+            .1
+            .split_once('"')
+            .unwrap()
+            .0;
+        let dockerfile = fs::read_to_string(checkout().join("Dockerfile")).unwrap();
+        assert!(
+            dockerfile.contains(&format!("FROM rust:{pin}-")),
+            "rust-toolchain.toml pins {pin}"
+        );
     }
 
     #[test]

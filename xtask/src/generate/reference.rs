@@ -174,13 +174,8 @@ fn limits(field: &Json) -> Vec<String> {
     if let Some(default) = field.get("default").filter(|default| !default.is_null()) {
         limits.push(format!("default `{default}`"));
     }
-    let named = [
-        ("minimum", "at least"),
-        ("maximum", "at most"),
-        ("maxLength", "longest"),
-        ("maxItems", "most items"),
-        ("maxProperties", "most entries"),
-    ];
+    // Lengths are bounded only to keep the API server's own checks cheap; nobody meets those bounds.
+    let named = [("minimum", "at least"), ("maximum", "at most")];
     for (key, words) in named {
         if let Some(limit) = field[key].as_f64() {
             limits.push(format!("{words} {limit}"));
@@ -192,20 +187,65 @@ fn limits(field: &Json) -> Vec<String> {
     limits
 }
 
-/// What the API server itself refuses here, in its own words.
+/// What the API server itself refuses at this object and its plain fields, in its own words.
 fn rules(page: &mut String, schema: &Json) {
-    let Some(rules) = schema["x-kubernetes-validations"].as_array() else {
-        return;
-    };
-    page.push_str("\nRefused by the API server itself, also without the webhook, unless:\n\n");
-    for rule in rules {
-        let code = rule["rule"].as_str().unwrap_or_default();
-        let code = code.split_whitespace().collect::<Vec<_>>().join(" ");
-        let _ = match rule["message"].as_str() {
-            Some(message) => writeln!(page, "- {}", paragraph(message)),
-            None => writeln!(page, "- `{code}`"),
-        };
+    let mut lines = said_by(None, schema);
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        if is_of_kubernetes(name) || object_below("", field).is_none() {
+            lines.extend(said_by(Some(name), field));
+        }
     }
+    if lines.is_empty() {
+        return;
+    }
+    page.push_str("\nChecked by the API server itself, also while no webhook runs:\n\n");
+    for line in lines {
+        let _ = writeln!(page, "- {line}");
+    }
+}
+
+/// The messages of the rules on one schema, each led by the field it is about.
+fn said_by(field: Option<&str>, schema: &Json) -> Vec<String> {
+    let rules = schema["x-kubernetes-validations"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    rules
+        .map(|rule| {
+            let words = rule["message"].as_str().map_or_else(
+                || spoken(rule["messageExpression"].as_str().unwrap_or_default()),
+                str::to_owned,
+            );
+            let path = rule["fieldPath"]
+                .as_str()
+                .map(|path| path.trim_start_matches('.'));
+            let field = field
+                .or(path)
+                .map(|field| format!("`{field}` "))
+                .unwrap_or_default();
+            format!("{field}{}", paragraph(&words))
+        })
+        .collect()
+}
+
+/// A CEL message made of pieces, `'at most ' + string(self.x)`, as words: what is computed becomes an ellipsis.
+fn spoken(expression: &str) -> String {
+    let mut words = String::new();
+    let mut in_literal = false;
+    // What stands in brackets is part of a computation, also where it is a literal.
+    let mut depth = 0_u32;
+    for letter in expression.chars() {
+        match letter {
+            '\'' => in_literal = !in_literal,
+            _ if in_literal && depth == 0 => words.push(letter),
+            '(' | '[' if !in_literal => depth += 1,
+            ')' | ']' if !in_literal => depth = depth.saturating_sub(1),
+            ' ' | '+' => {}
+            _ if words.ends_with('…') => {}
+            _ => words.push('…'),
+        }
+    }
+    words
 }
 
 /// One paragraph, safe in a table's cell: outside code, `<` would start a tag.
