@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use etcd_operator_api::Policy;
+use etcd_operator_api::{Policy, conversion};
 use hyper::body::Bytes;
 
 use crate::endpoint::{Endpoint, Step};
@@ -141,7 +141,7 @@ impl Admission {
     }
 
     fn convert(&self, body: &[u8]) -> Result<Vec<u8>, ReviewError> {
-        let converted = convert::convert(body, convert::same_version)?;
+        let converted = convert::convert(body, conversion::convert)?;
         if let Some(failure) = &converted.failure {
             self.metrics.refused(Endpoint::Convert, "ConversionFailed");
             tracing::warn!(%failure, "conversion");

@@ -146,12 +146,3 @@ fn called(metadata: Option<&Value>) -> String {
     };
     format!("{}/{}", part("namespace"), part("name"))
 }
-
-/// While there is one version only, an object is already in it or in none we know.
-pub(crate) fn same_version(object: Value, desired: &str) -> Result<Value, String> {
-    match object.get("apiVersion").and_then(Value::as_str) {
-        Some(version) if version == desired => Ok(object),
-        Some(version) => Err(format!("no conversion from {version} to {desired}")),
-        None => Err("has no apiVersion".to_owned()),
-    }
-}

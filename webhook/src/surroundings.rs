@@ -28,7 +28,8 @@ pub enum Found {
     Unknown,
 }
 
-type Looking<'a> = Pin<Box<dyn Future<Output = Found> + Send + 'a>>;
+/// A read under way.
+pub type Looking<'a> = Pin<Box<dyn Future<Output = Found> + Send + 'a>>;
 
 /// The reads the checks need, so that tests can answer them.
 pub trait Surroundings: Send + Sync + 'static {
