@@ -15,29 +15,54 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use sha2::{Digest, Sha256};
 
-use super::{component, layout::Layout, network, node, procfs};
+use super::{
+    component,
+    layout::{Layout, MOST_NODES},
+    network, node, procfs,
+};
 use crate::cache;
 
-/// Below a containerd's root and state: one folder per container.
-const BUNDLES: &str = "io.containerd.runtime.v2.task/k8s.io";
+/// Below a containerd's root or state: folders that hold one per container.
+const CONTAINERS: [&str; 3] = [
+    "io.containerd.runtime.v2.task/k8s.io",
+    "io.containerd.grpc.v1.cri/sandboxes",
+    "io.containerd.grpc.v1.cri/containers",
+];
+const NETWORK_RESULTS: &str = "/var/lib/cni/results";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub fn tear_down(layout: &Layout) -> Result<()> {
     end_processes(layout)?;
     let containers = containers(layout);
-    let shims = shim_sockets(layout);
     unmount(layout)?;
     network::delete(layout)?;
     remove_cgroups(&containers);
-    for path in shims.into_iter().chain(strays(layout, &containers)) {
+    for path in strays(layout, &containers) {
         cache::remove(&path)?;
     }
     cache::remove(&layout.run)?;
     cache::remove(&layout.state)?;
     // Folders that clusters share go with the last of them.
-    let _ = fs::remove_dir("/run/etcd-operator");
+    if fs::remove_dir("/run/etcd-operator").is_ok() {
+        remove_plugin_folder();
+    }
     Ok(())
+}
+
+/// Every kubelet makes a socket for device plug-ins in the same place. Where that is all there is, no other kubelet is installed.
+fn remove_plugin_folder() {
+    let kubelet = Path::new("/var/lib/kubelet");
+    let plugins = kubelet.join("device-plugins");
+    let own = ["kubelet.sock", "kubelet_internal_checkpoint"];
+    if children(kubelet) == [plugins.as_path()]
+        && children(&plugins)
+            .iter()
+            .all(|file| own.contains(&name_of(file).as_str()))
+    {
+        let _ = fs::remove_dir_all(kubelet);
+    }
 }
 
 /// Whether there is anything of that cluster.
@@ -134,63 +159,71 @@ fn remove_cgroups(containers: &BTreeSet<String>) {
     }
 }
 
-/// The names of all containers there have been and that were not taken down in order.
+/// The names of all containers that were not taken down in order. containerd forgets some of them when it outlives their shims, and
+/// what they left has to be found all the same: hence more than one place.
 fn containers(layout: &Layout) -> BTreeSet<String> {
-    let name = |path: PathBuf| {
-        path.file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-    };
     let running = children(&layout.run)
         .into_iter()
         .map(|node| node.join("state"));
     let kept = children(&layout.state)
         .into_iter()
         .map(|node| node::runtime_root(&node));
-    let folders = running
-        .chain(kept)
-        .flat_map(|root| children(&root.join(BUNDLES)));
-    folders.filter_map(name).collect()
-}
-
-/// containerd's shims listen in a folder that every containerd of the machine shares; each bundle says where its own does.
-fn shim_sockets(layout: &Layout) -> Vec<PathBuf> {
-    let nodes = children(&layout.run);
-    let bundles = nodes
+    let roots: Vec<_> = running.chain(kept).collect();
+    let folders = roots
         .iter()
-        .flat_map(|node| children(&node.join("state").join(BUNDLES)));
-    bundles
-        .filter_map(|bundle| {
-            Some(PathBuf::from(
-                fs::read_to_string(bundle.join("address"))
-                    .ok()?
-                    .trim()
-                    .strip_prefix("unix://")?,
-            ))
-        })
-        .collect()
+        .flat_map(|root| CONTAINERS.map(|folder| root.join(folder)));
+    let known = folders
+        .flat_map(|folder| children(&folder))
+        .map(|path| name_of(&path));
+    let networked = children(Path::new(NETWORK_RESULTS))
+        .into_iter()
+        .filter_map(|path| {
+            let name = name_of(&path);
+            let ours = name.starts_with(&format!("{}.", layout.netns()));
+            ours.then(|| container_of(&name).map(str::to_owned))
+                .flatten()
+        });
+    known.chain(networked).collect()
 }
 
-/// What kubelets and network plug-ins keep in folders that are not ours to choose.
+/// The container in `<network>-<container>-<interface>`.
+fn container_of(result: &str) -> Option<&str> {
+    result.rsplit('-').nth(1)
+}
+
+/// What kubelets, shims and network plug-ins keep in folders that are not ours to choose.
 fn strays(layout: &Layout, containers: &BTreeSet<String>) -> Vec<PathBuf> {
-    let ours =
-        |link: &PathBuf| fs::read_link(link).is_ok_and(|target| target.starts_with(&layout.state));
+    let ours = |link: &PathBuf| fs::read_link(link).is_ok_and(|to| to.starts_with(&layout.state));
     let mut found: Vec<_> = children(Path::new("/var/log/containers"))
         .into_iter()
         .filter(ours)
         .collect();
-    // Named `<network>-<container>-<interface>`.
-    let of_our_pods = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.rsplit('-')
-            .nth(1)
-            .is_some_and(|container| containers.contains(container))
-    };
-    found.extend(
-        children(Path::new("/var/lib/cni/results"))
-            .into_iter()
-            .filter(of_our_pods),
-    );
+    let results = children(Path::new(NETWORK_RESULTS));
+    found.extend(results.into_iter().filter(|path| {
+        container_of(&name_of(path)).is_some_and(|container| containers.contains(container))
+    }));
+    for node in layout.nodes(MOST_NODES) {
+        found.extend(
+            containers
+                .iter()
+                .map(|container| shim_socket(&node.runtime_socket(), container)),
+        );
+    }
     found
+}
+
+/// All shims of a machine listen in one folder, under a hash of whose and which they are.
+fn shim_socket(runtime: &Path, sandbox: &str) -> PathBuf {
+    let whose = runtime.join("k8s.io").join(sandbox);
+    let hash = Sha256::digest(whose.as_os_str().as_encoded_bytes());
+    Path::new("/run/containerd/s").join(format!("{hash:x}"))
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn children(folder: &Path) -> Vec<PathBuf> {
@@ -199,4 +232,31 @@ fn children(folder: &Path) -> Vec<PathBuf> {
         .flatten()
         .filter_map(|entry| Some(entry.ok()?.path()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shim_listens_under_the_hash_of_its_containerd_and_sandbox() {
+        let runtime = Path::new("/run/etcd-operator/demo/node1/containerd.sock");
+        let sandbox = "fb30def7d486d7f224b5d70500899e96b6f66892f2238ba37badeb3d89c9b2df";
+        assert_eq!(
+            shim_socket(runtime, sandbox),
+            Path::new(
+                "/run/containerd/s/12a82003071f100d153a6bb4f3c96eeff9c41ae47823b6003e7e6119b18d45d0"
+            )
+        );
+    }
+
+    #[test]
+    fn a_network_result_names_its_container() {
+        assert_eq!(
+            container_of("etcdop-my-lab.node1-fb30def7-eth0"),
+            Some("fb30def7")
+        );
+        assert_eq!(container_of("cni-loopback-fb30def7-lo"), Some("fb30def7"));
+        assert_eq!(container_of("x"), None);
+    }
 }
