@@ -228,15 +228,21 @@ fn said_by(field: Option<&str>, schema: &Json) -> Vec<String> {
         .collect()
 }
 
-/// A CEL message made of pieces, `'at most ' + string(self.x)`, as words: what is computed becomes an ellipsis.
+/// A CEL message, `'at most %s'.format([self.x])` or `'at most ' + self.x`, as words: what is computed becomes an ellipsis.
 fn spoken(expression: &str) -> String {
+    let (template, _) = expression
+        .split_once(".format(")
+        .unwrap_or((expression, ""));
     let mut words = String::new();
     let mut in_literal = false;
     // What stands in brackets is part of a computation, also where it is a literal.
     let mut depth = 0_u32;
-    for letter in expression.chars() {
+    let mut letters = template.chars();
+    while let Some(letter) = letters.next() {
         match letter {
             '\'' => in_literal = !in_literal,
+            '\\' if in_literal && depth == 0 => words.extend(letters.next()),
+            '\\' if in_literal => drop(letters.next()),
             _ if in_literal && depth == 0 => words.push(letter),
             '(' | '[' if !in_literal => depth += 1,
             ')' | ']' if !in_literal => depth = depth.saturating_sub(1),
@@ -246,6 +252,9 @@ fn spoken(expression: &str) -> String {
         }
     }
     words
+        .replace("%s", "…")
+        .replace("%d", "…")
+        .replace("%%", "%")
 }
 
 /// One paragraph, safe in a table's cell: outside code, `<` would start a tag.
@@ -325,6 +334,18 @@ mod tests {
             ]}),
         );
         assert!(page.contains("- must be odd\n"), "{page}");
+    }
+
+    #[test]
+    fn a_computed_message_is_spoken_with_ellipses() {
+        assert_eq!(
+            spoken("'not ' + string(self) + ' but ' + (self > 1 ? 'a' : 'b')"),
+            "not … but …"
+        );
+        assert_eq!(
+            spoken("'not %s of %s, it\\'s 5 %%'.format([string(self), 'x'])"),
+            "not … of …, it's 5 %"
+        );
     }
 
     #[test]
