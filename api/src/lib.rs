@@ -7,6 +7,7 @@ pub mod crd;
 pub mod defaults;
 pub mod duration;
 pub mod environment;
+pub mod examples;
 pub mod policy;
 pub mod quantity;
 pub mod size;

@@ -1,1 +1,204 @@
+//! The CRD: bounded, described, and refusing by itself what the webhook refuses.
 
+use std::sync::LazyLock;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use kube_cel::{CompiledSchema, Validator, compile_schema};
+use serde_json::Value;
+
+use super::*;
+use crate::examples::{self, cluster};
+use crate::policy::Policy;
+use crate::validation::judge;
+
+fn schema(version: &str) -> JSONSchemaProps {
+    let crd = etcdcluster_crd();
+    let version = crd
+        .spec
+        .versions
+        .into_iter()
+        .find(|v| v.name == version)
+        .unwrap();
+    version.schema.unwrap().open_api_v3_schema.unwrap()
+}
+
+fn refusals(new: &Value, old: Option<&Value>) -> Vec<String> {
+    static SCHEMA: LazyLock<CompiledSchema> =
+        LazyLock::new(|| compile_schema(&serde_json::to_value(schema("v1beta2")).unwrap()));
+    match Validator::new().validate_compiled(&SCHEMA, new, old) {
+        Ok(()) => Vec::new(),
+        Err(errors) => errors.to_string().lines().map(ToOwned::to_owned).collect(),
+    }
+}
+
+#[test]
+fn the_api_server_alone_refuses_what_cel_can_say_in_the_same_words() {
+    let mut silent = Vec::new();
+    for example in examples::breaking() {
+        let refused = refusals(&example.new, example.old.as_ref());
+        if !example.by_api_server {
+            assert_eq!(refused, Vec::<String>::new(), "{}", example.what);
+            continue;
+        }
+        let old = example
+            .old
+            .as_ref()
+            .map(|old| serde_json::from_value(old.clone()).unwrap());
+        let new = serde_json::from_value(example.new.clone()).unwrap();
+        for violation in judge(&new, old.as_ref(), &Policy::default()).violations {
+            // Where a number is computed, CEL may write it differently; the words before it are the same.
+            let words: String = violation.message.chars().take(40).collect();
+            if !refused.iter().any(|line| line.contains(&words)) {
+                silent.push(format!("{}: `{words}` is not in {refused:?}", example.what));
+            }
+        }
+    }
+    assert_eq!(silent, Vec::<String>::new());
+}
+
+#[test]
+fn the_api_server_lets_in_what_is_sound() {
+    assert_eq!(refusals(&cluster(json!({})), None), Vec::<String>::new());
+    for example in examples::breaking() {
+        if let Some(old) = &example.old {
+            assert_eq!(
+                refusals(old, None),
+                Vec::<String>::new(),
+                "{}",
+                example.what
+            );
+            assert_eq!(
+                refusals(old, Some(old)),
+                Vec::<String>::new(),
+                "{}",
+                example.what
+            );
+        }
+    }
+}
+
+#[test]
+fn every_rule_finds_its_place_in_the_schema() {
+    for (version, rules) in [("v1beta2", cel_rules()), ("v1alpha1", alpha_cel_rules())] {
+        let mut count = 0;
+        walk(&schema(version), &mut String::new(), &mut |_, node| {
+            count += node.x_kubernetes_validations.as_ref().map_or(0, Vec::len);
+        });
+        assert_eq!(count, rules.len(), "{version}");
+    }
+}
+
+#[test]
+fn every_text_list_and_map_is_bounded() {
+    for version in ["v1beta2", "v1alpha1"] {
+        walk(&schema(version), &mut String::new(), &mut |path, node| {
+            let bounded = match node.type_.as_deref() {
+                Some("string") => {
+                    node.max_length.is_some() || node.enum_.is_some() || node.format.is_some()
+                }
+                Some("array") => node.max_items.is_some(),
+                Some("object") => {
+                    node.additional_properties.is_none() || node.max_properties.is_some()
+                }
+                _ => true,
+            };
+            assert!(
+                bounded
+                    || path.starts_with(".metadata")
+                    || [".apiVersion", ".kind"].contains(&path),
+                "{path}"
+            );
+            assert_eq!(node.nullable, None, "{path}");
+            assert!(node.any_of.is_none() && node.one_of.is_none(), "{path}");
+        });
+    }
+}
+
+#[test]
+fn every_field_of_ours_is_described() {
+    walk(&schema("v1beta2"), &mut String::new(), &mut |path, node| {
+        let foreign = FOREIGN
+            .iter()
+            .any(|foreign| path[1.min(path.len())..].starts_with(&format!("{foreign}")));
+        let ours = path.starts_with(".spec") || path.starts_with(".status");
+        if ours && !foreign && !path.ends_with("[]") {
+            assert!(node.description.is_some(), "{path}");
+        }
+    });
+}
+
+#[test]
+fn the_crd_is_small_enough_for_client_side_apply() {
+    let size = serde_json::to_string(&etcdcluster_crd()).unwrap().len();
+    assert!(size < 200_000, "{size}");
+}
+
+#[test]
+fn names_columns_and_subresources_are_as_promised() {
+    let crd = etcdcluster_crd();
+    assert_eq!(
+        crd.metadata.name.as_deref(),
+        Some("etcdclusters.etcd.database.coreos.com")
+    );
+    let names = &crd.spec.names;
+    assert_eq!(
+        names.short_names.as_deref(),
+        Some(&["etcd".to_owned(), "etcdclus".to_owned()][..])
+    );
+    assert_eq!(names.categories.as_deref(), Some(&["etcd".to_owned()][..]));
+    let versions: Vec<_> = crd
+        .spec
+        .versions
+        .iter()
+        .map(|v| (v.name.as_str(), v.served, v.storage))
+        .collect();
+    assert_eq!(
+        versions,
+        [("v1beta2", true, true), ("v1alpha1", true, false)]
+    );
+    let columns: Vec<_> = crd.spec.versions[0]
+        .additional_printer_columns
+        .iter()
+        .flatten()
+        .map(|column| (column.name.as_str(), column.priority.unwrap_or(0)))
+        .collect();
+    let expected = [
+        ("Ready", 0),
+        ("Status", 0),
+        ("Version", 0),
+        ("Leader", 1),
+        ("Client", 1),
+        ("DB Size", 1),
+        ("Age", 0),
+    ];
+    assert_eq!(columns, expected);
+    let scale = crd.spec.versions[0]
+        .subresources
+        .as_ref()
+        .unwrap()
+        .scale
+        .as_ref()
+        .unwrap();
+    assert_eq!(scale.spec_replicas_path, ".spec.size");
+}
+
+fn walk(node: &JSONSchemaProps, path: &mut String, visit: &mut dyn FnMut(&str, &JSONSchemaProps)) {
+    visit(path, node);
+    let length = path.len();
+    for (name, child) in node.properties.iter().flatten() {
+        path.push('.');
+        path.push_str(name);
+        walk(child, path, visit);
+        path.truncate(length);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &node.items {
+        path.push_str("[]");
+        walk(items, path, visit);
+        path.truncate(length);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &node.additional_properties {
+        path.push_str("[]");
+        walk(values, path, visit);
+        path.truncate(length);
+    }
+}

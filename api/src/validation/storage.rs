@@ -25,10 +25,10 @@ const WITH_EPHEMERAL: Text = Text(
 pub(super) const SHRINKS: Text =
     Text("must not shrink from {old} to {new}: volumes can only grow; use {old} or more");
 const CLASS_IMMUTABLE: Text = Text(
-    "must not change: existing volumes keep their class; put `{old}` back, or make a new cluster and restore a backup",
+    "must not change from {old}: existing volumes keep their class; put it back, or make a new cluster and restore a backup",
 );
 const EPHEMERAL_IMMUTABLE: Text = Text(
-    "must not change: data do not move by themselves; put {old} back, or make a new cluster and restore a backup",
+    "must not change from {old}: data do not move by themselves; put it back, or make a new cluster and restore a backup",
 );
 const NOT_LARGER: Text = Text(
     "must be larger than `options.quotaBackend`, which is {quota}, not {size}: the volume holds the database and its log",
@@ -105,7 +105,8 @@ fn check_ephemeral(storage: &StorageSpec, judgement: &mut Judgement) {
 pub(super) fn larger_than_quota(spec: &EtcdClusterSpec, quota: u64) -> Option<Violation> {
     let size = volume_size(spec)?;
     let bytes = Amount::parse(size).ok()?.bytes()?;
-    if bytes > quota {
+    // A volume of nothing is refused as such.
+    if bytes > quota || bytes == 0 {
         return None;
     }
     let field = if claim_spec(spec).is_some() {
@@ -225,7 +226,7 @@ pub(super) fn cel() -> Vec<CelRule> {
             format!("{either_claim} || {} == {}", ephemeral("self"), ephemeral("oldSelf")),
             EPHEMERAL_IMMUTABLE,
         )
-        .holes(EPHEMERAL_IMMUTABLE, &[("old", &format!("string({})", ephemeral("oldSelf")))])
+        .holes(EPHEMERAL_IMMUTABLE, &[("old", &format!("({} ? 'true' : 'false')", ephemeral("oldSelf")))])
         .field(".storage"),
         rule(
             Reason::StorageShrinks,
