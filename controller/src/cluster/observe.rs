@@ -7,7 +7,7 @@ use std::{
 
 use etcd_operator_api::{
     ValidatedCluster, Version,
-    v1beta2::{EtcdCluster, condition},
+    v1beta2::{EtcdCluster, Summary},
 };
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -64,9 +64,8 @@ pub(crate) async fn observe(
             .as_deref()
             .and_then(|id| u64::from_str_radix(id, 16).ok()),
         was_ready: status
-            .conditions
-            .iter()
-            .any(|known| known.type_ == condition::AVAILABLE && known.status == "True"),
+            .summary
+            .is_some_and(|summary| summary != Summary::Creating),
         bootstrap: status.bootstrap,
         members,
         quorum,

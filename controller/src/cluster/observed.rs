@@ -28,7 +28,7 @@ pub struct Observed {
     pub foreign: Vec<String>,
     /// How each member's etcd is told to start, as stored in the cluster's ConfigMap.
     pub starts: BTreeMap<String, Start>,
-    /// The cluster has been Ready before.
+    /// The cluster has been whole before: what is missing now was lost, not still to come.
     pub was_ready: bool,
     /// When the TLS Secrets each member's pod mounts are due for renewal; a member without an entry lacks some of them.
     /// `None` where the spec asks the operator for no certificates.

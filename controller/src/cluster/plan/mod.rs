@@ -9,6 +9,8 @@ mod gate;
 mod heal;
 mod restart;
 mod rollout;
+#[cfg(test)]
+mod simulation;
 mod size;
 #[cfg(test)]
 mod tests;
@@ -38,7 +40,7 @@ pub fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
 }
 
 fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
-    if let Some(plan) = name_taken(seen) {
+    if let Some(plan) = names_taken(seen) {
         return plan;
     }
     let Some(cluster_id) = seen.cluster_id else {
@@ -72,15 +74,16 @@ fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
         .unwrap_or_else(Plan::settled)
 }
 
-/// A child's name belongs to somebody else's object: it is left alone.
-fn name_taken(seen: &Observed) -> Option<Plan> {
+/// Children of a former cluster of the same name: Kubernetes collects them, and until it has, their names are taken.
+fn names_taken(seen: &Observed) -> Option<Plan> {
     if seen.foreign.is_empty() {
         return None;
     }
-    Some(Plan::stalled(
-        Reason::NameTaken,
+    Some(Plan::waiting(
+        Activity::Creating,
+        Reason::WaitingForOldChildren,
         format!(
-            "{} exists and belongs to something else: rename or delete it, or give this cluster another name",
+            "waiting until {} of a former cluster of this name is collected; delete what was left behind on purpose",
             seen.foreign.join(", ")
         ),
     ))

@@ -578,3 +578,14 @@ fn a_member_that_has_started_once_is_told_of_itself_alone() {
     );
     assert_eq!(seen.starts["c-b"].state(), "existing");
 }
+
+#[test]
+fn a_namesake_waits_until_the_former_clusters_children_are_collected() {
+    let cluster = cluster(json!({}));
+    let mut seen = nothing();
+    seen.foreign = vec!["Service c".to_owned()];
+    assert!(
+        plans(&cluster, &seen)
+            .starts_with("no step; Creating WaitingForOldChildren: waiting until Service c")
+    );
+}

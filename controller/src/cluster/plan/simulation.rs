@@ -1,0 +1,710 @@
+//! The plan in a closed loop: a model API server and a model etcd, a script of faults and edits, stale caches, crashes
+//! between any two writes and replies that get lost. After every tick the invariants hold; when the faults stop, the
+//! cluster converges and stays.
+//!
+//! The model of etcd knows what can go wrong: a voter that comes back without its log is a broken history, not an error.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etcd_operator_api::{
+    Policy, ValidatedCluster, Version,
+    v1beta2::{BootstrapMember, BootstrapRecord, EtcdCluster},
+};
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::plan;
+use crate::{
+    cluster::{
+        children::{self, starts},
+        observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum, Start, quorum_of},
+        step::{Outlook, Step},
+    },
+    etcd::Answer,
+};
+
+const CLUSTER_ID: u64 = 0xc1;
+const VERSIONS: [&str; 3] = ["3.6.10", "3.6.12", "3.6.16"];
+
+/// What the API server holds. A cache is an older copy of it.
+#[derive(Clone, Default)]
+struct Kubernetes {
+    bootstrap: Option<BootstrapRecord>,
+    cluster_id: Option<u64>,
+    was_ready: bool,
+    /// Changes with every write to the status: a write against an older look is refused.
+    status_version: u64,
+    starts: BTreeMap<String, Start>,
+    certified: BTreeSet<String>,
+    pods: BTreeMap<String, ModelPod>,
+    claims: BTreeMap<String, u64>,
+}
+
+#[derive(Clone)]
+struct ModelPod {
+    uid: u64,
+    version: Version,
+    config: String,
+    claim: u64,
+    since: i64,
+    /// Started, and its etcd serves unless `frozen`.
+    running: bool,
+    frozen: bool,
+}
+
+/// What is on a volume.
+#[derive(Clone, Default)]
+struct Data {
+    member: Option<u64>,
+    index: u64,
+}
+
+#[derive(Clone)]
+struct EtcdMember {
+    name: String,
+    learner: bool,
+    started: bool,
+}
+
+struct World {
+    cluster: ValidatedCluster,
+    kubernetes: Kubernetes,
+    cache: Kubernetes,
+    volumes: BTreeMap<u64, Data>,
+    members: BTreeMap<u64, EtcdMember>,
+    removed: BTreeSet<u64>,
+    formed: bool,
+    leader: Option<u64>,
+    /// The newest write that was acknowledged to a client.
+    acknowledged: u64,
+    counter: u64,
+    minute: i64,
+    broken: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    DeletePod(u8),
+    /// Takes the pod along: a claim in use is protected.
+    DeleteClaim(u8),
+    Freeze(u8),
+    Thaw,
+    Resize(u8),
+    SetVersion(u8),
+    /// The cache stops following.
+    Stale,
+    Fresh,
+    /// The controller dies after so many writes of this pass.
+    CrashAfter(u8),
+    /// The pass acts, and hears an error.
+    LoseReply,
+    Quiet,
+}
+
+fn cluster(size: i32, version: &str) -> ValidatedCluster {
+    let object: EtcdCluster = serde_json::from_value(json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2",
+        "kind": "EtcdCluster",
+        "metadata": {"name": "c", "namespace": "n", "uid": "11111111-2222-3333-4444-555555555555", "generation": 1},
+        "spec": {"size": size, "version": version},
+    }))
+    .unwrap();
+    ValidatedCluster::new(&object, &Policy::default()).unwrap()
+}
+
+fn id_of(name: &str) -> u64 {
+    name.bytes().fold(17, |id, byte| {
+        id.wrapping_mul(31).wrapping_add(u64::from(byte))
+    })
+}
+
+impl World {
+    fn new(size: i32) -> Self {
+        Self {
+            cluster: cluster(size, VERSIONS[0]),
+            kubernetes: Kubernetes::default(),
+            cache: Kubernetes::default(),
+            volumes: BTreeMap::new(),
+            members: BTreeMap::new(),
+            removed: BTreeSet::new(),
+            formed: false,
+            leader: None,
+            acknowledged: 0,
+            counter: 0,
+            minute: 0,
+            broken: None,
+        }
+    }
+
+    fn unique(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    fn breaks(&mut self, what: String) {
+        self.broken.get_or_insert(what);
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_mins(self.minute)
+    }
+
+    fn data(&self, name: &str) -> Option<&Data> {
+        self.volumes.get(&self.kubernetes.pods.get(name)?.claim)
+    }
+
+    /// A member whose process runs, answers, and has its own data.
+    fn serves(&self, id: u64) -> bool {
+        let name = &self.members[&id].name;
+        let running = self
+            .kubernetes
+            .pods
+            .get(name)
+            .is_some_and(|pod| pod.running && !pod.frozen);
+        running && self.data(name).is_some_and(|data| data.member == Some(id))
+    }
+
+    fn voters(&self) -> Vec<u64> {
+        self.members
+            .iter()
+            .filter(|(_, member)| !member.learner)
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    fn has_quorum(&self) -> bool {
+        let voters = self.voters();
+        self.formed
+            && voters.iter().filter(|id| self.serves(**id)).count() >= quorum_of(voters.len())
+    }
+
+    /// Kubernetes and etcd go on by themselves for a moment.
+    fn live(&mut self) {
+        self.minute += 1;
+        let waiting: Vec<String> = self
+            .kubernetes
+            .pods
+            .iter()
+            .filter(|(_, pod)| !pod.running)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in waiting {
+            self.start(&name);
+        }
+        self.elect_and_write();
+    }
+
+    /// The kubelet starts etcd on whatever the volume holds.
+    fn start(&mut self, name: &str) {
+        let Some(start) = self.kubernetes.starts.get(name).cloned() else {
+            return;
+        };
+        let pod = self.kubernetes.pods[name].clone();
+        let id = id_of(name);
+        let listed = self.members.get(&id).cloned();
+        let data = self.volumes.get(&pod.claim).cloned().unwrap_or_default();
+        if let Some(member) = data.member {
+            if member != id {
+                self.breaks(format!("the volume of {name} serves a second member"));
+            }
+            if self.removed.contains(&id) {
+                return;
+            }
+        } else {
+            match start {
+                // It is told of nobody it could join: it ends.
+                Start::Resume { .. } => return,
+                Start::Join { .. } if listed.is_none() => return,
+                Start::Bootstrap { initial_cluster } if !self.formed => {
+                    for founder in initial_cluster
+                        .split(',')
+                        .filter_map(|entry| entry.split_once('='))
+                    {
+                        self.members
+                            .entry(id_of(founder.0))
+                            .or_insert_with(|| EtcdMember {
+                                name: founder.0.to_owned(),
+                                learner: false,
+                                started: false,
+                            });
+                    }
+                    if self.members.get(&id).is_none_or(|member| member.started) {
+                        self.breaks(format!("{name} bootstraps a second time"));
+                    }
+                }
+                Start::Bootstrap { .. } | Start::Join { .. } => {
+                    if listed.is_none_or(|member| member.started) {
+                        self.breaks(format!("{name} votes without its log"));
+                    }
+                }
+            }
+        }
+        if let Some(member) = self.members.get_mut(&id) {
+            member.started = true;
+        }
+        self.volumes.entry(pod.claim).or_default().member = Some(id);
+        let now = self.minute;
+        if let Some(pod) = self.kubernetes.pods.get_mut(name) {
+            pod.running = true;
+            pod.since = now;
+        }
+        let founders = self.voters();
+        let started = founders.iter().filter(|id| self.serves(**id)).count();
+        self.formed |= started >= quorum_of(founders.len());
+    }
+
+    fn elect_and_write(&mut self) {
+        if !self.has_quorum() {
+            self.leader = None;
+            return;
+        }
+        let index = |world: &Self, id: u64| {
+            world
+                .data(&world.members[&id].name)
+                .map_or(0, |data| data.index)
+        };
+        let serving: Vec<u64> = self
+            .members
+            .keys()
+            .copied()
+            .filter(|id| self.serves(*id))
+            .collect();
+        let voters: Vec<u64> = serving
+            .iter()
+            .copied()
+            .filter(|id| !self.members[id].learner)
+            .collect();
+        let newest = voters.iter().map(|id| index(self, *id)).max().unwrap_or(0);
+        if newest < self.acknowledged {
+            self.breaks(format!(
+                "write {} was acknowledged and is lost: a quorum knows only {newest}",
+                self.acknowledged
+            ));
+        }
+        if self.leader.is_none_or(|leader| !voters.contains(&leader)) {
+            self.leader = voters.iter().copied().max_by_key(|id| index(self, *id));
+        }
+        self.acknowledged = newest + 1;
+        for id in serving {
+            let claim = self.kubernetes.pods[&self.members[&id].name].claim;
+            if let Some(data) = self.volumes.get_mut(&claim) {
+                data.index = self.acknowledged;
+            }
+        }
+    }
+
+    fn observe(&self) -> Observed {
+        let cache = &self.cache;
+        let mut members: BTreeMap<String, Member> = BTreeMap::new();
+        for (name, uid) in &cache.claims {
+            members.entry(name.clone()).or_default().claim = Some(ClaimFacts {
+                uid: uid.to_string(),
+                terminating: false,
+                lost: false,
+            });
+        }
+        for (name, pod) in &cache.pods {
+            members.entry(name.clone()).or_default().pod = Some(PodFacts {
+                uid: pod.uid.to_string(),
+                node: None,
+                ip: Some("10.0.0.1".to_owned()),
+                ready: pod.running && !pod.frozen,
+                since: Timestamp::UNIX_EPOCH + SignedDuration::from_mins(pod.since),
+                terminating: false,
+                finished: false,
+                version: Some(pod.version),
+                config: pod.config.clone(),
+                restarts: 0,
+                trouble: None,
+            });
+        }
+        // etcd is asked live, but only where the cache knows a pod.
+        let quorum = self.has_quorum()
+            && self
+                .members
+                .iter()
+                .any(|(id, m)| self.serves(*id) && cache.pods.contains_key(&m.name));
+        for (id, listed) in &self.members {
+            if self.serves(*id) && cache.pods.contains_key(&listed.name) {
+                let index = self.data(&listed.name).map_or(0, |data| data.index);
+                members.entry(listed.name.clone()).or_default().answer = Some(Answer {
+                    member_id: *id,
+                    cluster_id: CLUSTER_ID,
+                    leader_id: self.leader.unwrap_or(0),
+                    version: self.kubernetes.pods[&listed.name].version.to_string(),
+                    learner: listed.learner,
+                    raft_index: index,
+                    applied_index: index,
+                    db_size: 0,
+                    db_size_in_use: 0,
+                    storage_version: String::new(),
+                    downgrade_to: None,
+                    errors: Vec::new(),
+                    membership: (quorum && !listed.learner).then(Vec::new),
+                });
+            }
+            if quorum {
+                members.entry(listed.name.clone()).or_default().listed = Some(Listed {
+                    id: *id,
+                    learner: listed.learner,
+                    started: listed.started,
+                });
+            }
+        }
+        Observed {
+            now: self.now(),
+            seed: self.counter.wrapping_mul(7919),
+            bootstrap: cache.bootstrap.clone(),
+            cluster_id: cache.cluster_id,
+            members,
+            quorum: quorum.then(|| Quorum {
+                cluster_id: CLUSTER_ID,
+                leader_id: self.leader.unwrap_or(0),
+                strangers: Vec::new(),
+            }),
+            foreign: Vec::new(),
+            starts: cache.starts.clone(),
+            was_ready: cache.was_ready,
+            certificates: Some(
+                cache
+                    .certified
+                    .iter()
+                    .map(|name| (name.clone(), self.now() + SignedDuration::from_hours(9)))
+                    .collect(),
+            ),
+        }
+    }
+
+    /// One pass of the controller, which may die after `writes` of it.
+    fn pass(&mut self, mut writes: u8) -> Outlook {
+        let seen = self.observe();
+        let status_version = self.cache.status_version;
+        let plan = plan(&self.cluster, &seen);
+        let mut may_write = || {
+            let alive = writes > 0;
+            writes = writes.saturating_sub(1);
+            alive
+        };
+        let wanted = starts::desired(&self.cluster, &seen);
+        if wanted != seen.starts && may_write() {
+            self.kubernetes.starts = wanted;
+        }
+        let mut record = None;
+        match plan.step.clone() {
+            None => {}
+            Some(Step::RecordBootstrap { token, members }) => {
+                let members = members
+                    .into_iter()
+                    .map(|name| BootstrapMember {
+                        name,
+                        claim_uid: None,
+                    })
+                    .collect();
+                record = Some(BootstrapRecord { token, members });
+            }
+            Some(Step::RecordClaims { members }) => {
+                record = Some(BootstrapRecord {
+                    token: "t".to_owned(),
+                    members,
+                })
+            }
+            Some(Step::Prepare { members }) => {
+                for name in members {
+                    if may_write() && !self.kubernetes.claims.contains_key(&name) {
+                        let uid = self.unique();
+                        self.kubernetes.claims.insert(name.clone(), uid);
+                    }
+                    if may_write() {
+                        self.kubernetes.certified.insert(name);
+                    }
+                }
+            }
+            Some(Step::Start { members, .. }) => {
+                for name in members {
+                    if may_write() && !self.kubernetes.pods.contains_key(&name) {
+                        self.create_pod(&name);
+                    }
+                }
+            }
+            Some(step) => {
+                if may_write() {
+                    self.disrupt(&step);
+                }
+            }
+        }
+        if may_write() && self.kubernetes.status_version == status_version {
+            let known = self
+                .kubernetes
+                .cluster_id
+                .or(seen.quorum.as_ref().map(|quorum| quorum.cluster_id));
+            let ready = self.kubernetes.was_ready || plan.outlook == Outlook::Settled;
+            if record.is_some()
+                || known != self.kubernetes.cluster_id
+                || ready != self.kubernetes.was_ready
+            {
+                self.kubernetes.status_version += 1;
+                self.kubernetes.cluster_id = known;
+                self.kubernetes.was_ready = ready;
+                if record.is_some() {
+                    self.kubernetes.bootstrap = record;
+                }
+            }
+        }
+        plan.outlook
+    }
+
+    fn create_pod(&mut self, name: &str) {
+        // The kubelet does not start a pod whose claim is not there; neither does the scheduler place it.
+        let Some(claim) = self.kubernetes.claims.get(name).copied() else {
+            return;
+        };
+        let uid = self.unique();
+        let pod = ModelPod {
+            uid,
+            version: self.cluster.version,
+            config: children::fingerprint(&self.cluster, name),
+            claim,
+            since: self.minute,
+            running: false,
+            frozen: false,
+        };
+        self.kubernetes.pods.insert(name.to_owned(), pod);
+    }
+
+    /// Steps that take something away, or change the membership.
+    fn disrupt(&mut self, step: &Step) {
+        let quorum = self.has_quorum();
+        match step {
+            Step::Restart { name, pod_uid, .. } => {
+                self.must_keep_quorum_without(name, step);
+                self.delete_pod(name, pod_uid);
+            }
+            Step::DeletePod { name, pod_uid, .. } => self.delete_pod(name, pod_uid),
+            Step::DeleteClaim { name, claim_uid } => {
+                if self.members.values().any(|member| member.name == *name) {
+                    self.breaks(format!("{step}: but it is a member"));
+                }
+                if self
+                    .kubernetes
+                    .claims
+                    .get(name)
+                    .is_some_and(|uid| uid.to_string() == *claim_uid)
+                {
+                    self.kubernetes.claims.remove(name);
+                }
+            }
+            _ if !quorum => {}
+            Step::AddLearner { name } => {
+                if self.members.values().any(|member| member.learner) {
+                    self.breaks(format!("{step}: a second learner"));
+                }
+                if self.members.values().any(|member| member.name == *name)
+                    || self.removed.contains(&id_of(name))
+                {
+                    self.breaks(format!("{step}: its name has been used"));
+                }
+                let member = EtcdMember {
+                    name: name.clone(),
+                    learner: true,
+                    started: false,
+                };
+                self.members.insert(id_of(name), member);
+            }
+            Step::Promote { id, .. } => {
+                if let Some(member) = self.members.get_mut(id) {
+                    member.learner = false;
+                }
+                if !self.has_quorum() {
+                    self.breaks(format!("{step}: cost the quorum"));
+                }
+            }
+            Step::Remove { id, name, .. } => {
+                if self.members.get(id).is_some_and(|member| !member.learner)
+                    && self.voters().len() == 1
+                {
+                    self.breaks(format!("{step}: the last voter"));
+                }
+                self.members.remove(id);
+                self.removed.insert(*id);
+                if !self.has_quorum() {
+                    self.breaks(format!("{step}: cost the quorum"));
+                }
+                if let Some(pod) = self.kubernetes.pods.get_mut(name) {
+                    pod.running = false;
+                }
+            }
+            Step::MoveLeader { to_id, .. } => self.leader = Some(*to_id),
+            _ => {}
+        }
+    }
+
+    fn must_keep_quorum_without(&mut self, name: &str, step: &Step) {
+        let voters = self.voters();
+        let left = voters
+            .iter()
+            .filter(|id| self.members[id].name != name && self.serves(**id))
+            .count();
+        if voters.len() > 1 && left < quorum_of(voters.len()) {
+            self.breaks(format!("{step}: leaves {left} of {} voters", voters.len()));
+        }
+    }
+
+    fn delete_pod(&mut self, name: &str, uid: &str) {
+        if self
+            .kubernetes
+            .pods
+            .get(name)
+            .is_some_and(|pod| pod.uid.to_string() == uid)
+        {
+            self.kubernetes.pods.remove(name);
+        }
+    }
+
+    fn nth<T>(items: &BTreeMap<String, T>, n: u8) -> Option<String> {
+        items
+            .keys()
+            .nth(usize::from(n) % items.len().max(1))
+            .cloned()
+    }
+
+    /// A fault or an edit. Data is destroyed only while everybody is well, and never a majority's: that no operator can mend.
+    fn happen(&mut self, event: Event) -> u8 {
+        let mut writes = u8::MAX;
+        match event {
+            Event::DeletePod(n) => {
+                if let Some(name) = Self::nth(&self.kubernetes.pods, n) {
+                    self.kubernetes.pods.remove(&name);
+                }
+            }
+            Event::DeleteClaim(n) => {
+                let voters = self.voters();
+                let well = voters.len() >= 3 && self.formed && self.kubernetes.cluster_id.is_some();
+                if well
+                    && self.members.keys().all(|id| self.serves(*id))
+                    && let Some(name) = Self::nth(&self.kubernetes.claims, n)
+                {
+                    self.kubernetes.pods.remove(&name);
+                    self.kubernetes.claims.remove(&name);
+                }
+            }
+            Event::Freeze(n) => {
+                if let Some(pod) = Self::nth(&self.kubernetes.pods, n)
+                    .and_then(|name| self.kubernetes.pods.get_mut(&name))
+                {
+                    pod.frozen = true;
+                    pod.since = self.minute;
+                }
+            }
+            Event::Thaw => self
+                .kubernetes
+                .pods
+                .values_mut()
+                .for_each(|pod| pod.frozen = false),
+            Event::Resize(n) => {
+                let size = [1, 3, 5, 7][usize::from(n) % 4];
+                self.cluster = cluster(size, &self.cluster.version.to_string());
+            }
+            Event::SetVersion(n) => {
+                let size = i32::try_from(self.cluster.size.members()).unwrap();
+                self.cluster = cluster(size, VERSIONS[usize::from(n) % VERSIONS.len()]);
+            }
+            Event::CrashAfter(n) => writes = n % 8,
+            Event::LoseReply => writes = 2,
+            Event::Stale | Event::Fresh | Event::Quiet => {}
+        }
+        writes
+    }
+
+    fn converged(&self) -> bool {
+        let voters = self.voters();
+        voters.len() == self.cluster.size.members()
+            && voters.len() == self.members.len()
+            && voters.iter().all(|id| self.serves(*id))
+            && self.kubernetes.pods.len() == voters.len()
+            && self.kubernetes.claims.len() == voters.len()
+            && self
+                .kubernetes
+                .pods
+                .values()
+                .all(|pod| pod.version == self.cluster.version)
+    }
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        3 => any::<u8>().prop_map(Event::DeletePod),
+        2 => any::<u8>().prop_map(Event::DeleteClaim),
+        2 => any::<u8>().prop_map(Event::Freeze),
+        3 => Just(Event::Thaw),
+        2 => any::<u8>().prop_map(Event::Resize),
+        2 => any::<u8>().prop_map(Event::SetVersion),
+        1 => Just(Event::Stale),
+        2 => Just(Event::Fresh),
+        4 => any::<u8>().prop_map(Event::CrashAfter),
+        2 => Just(Event::LoseReply),
+        8 => Just(Event::Quiet),
+    ];
+    prop::collection::vec(event, 0..60)
+}
+
+fn run(size: i32, script: &[Event]) -> Result<(), TestCaseError> {
+    let mut world = World::new(size);
+    let mut stale = false;
+    for event in script {
+        match event {
+            Event::Stale => stale = true,
+            Event::Fresh => stale = false,
+            _ => {}
+        }
+        let writes = world.happen(*event);
+        if !stale {
+            world.cache = world.kubernetes.clone();
+        }
+        world.pass(writes);
+        world.live();
+        prop_assert!(
+            world.broken.is_none(),
+            "{}",
+            world.broken.unwrap_or_default()
+        );
+    }
+    world.happen(Event::Thaw);
+    let mut outlook = None;
+    for _ in 0..400 {
+        world.cache = world.kubernetes.clone();
+        outlook = Some(world.pass(u8::MAX));
+        world.live();
+        prop_assert!(
+            world.broken.is_none(),
+            "{}",
+            world.broken.unwrap_or_default()
+        );
+        if outlook == Some(Outlook::Settled) {
+            break;
+        }
+    }
+    prop_assert_eq!(outlook, Some(Outlook::Settled));
+    prop_assert!(world.converged());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: histories(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_no_invariant_breaks_and_in_the_end_the_cluster_is_as_specified(
+        size in prop::sample::select(vec![1, 3, 5, 7]),
+        script in events(),
+    ) {
+        run(size, &script)?;
+    }
+}
+
+/// Few in a plain `cargo test`; CI asks for more.
+fn histories() -> u32 {
+    std::env::var("SIMULATED_HISTORIES")
+        .ok()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(500)
+}
