@@ -191,7 +191,12 @@ impl Program {
     pub fn linker_flags(&self) -> String {
         let version = self.version();
         match self {
-            Self::Helm3 => format!("-s -w -X helm.sh/helm/v3/internal/version.version=v{version}"),
+            // As Helm's own releases do: without the last two, `helm template` believes in Kubernetes 1.20.
+            Self::Helm3 => format!(
+                "-s -w -X helm.sh/helm/v3/internal/version.version=v{version} \
+                 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 \
+                 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=36"
+            ),
             Self::Helm4 => format!("-s -w -X helm.sh/helm/v4/internal/version.version=v{version}"),
             _ if self.staging().is_some() => {
                 let mut numbers = version.split('.');
