@@ -23,10 +23,9 @@ const ELECTION: &str = "spec.options.electionTimeout";
 const HEARTBEAT_BOUNDS: Text =
     Text("must be between 10ms and 10s; use 100ms unless members are far apart");
 const ELECTION_BOUNDS: Text = Text("must be at most 50s, which is etcd's own limit");
-const ELECTION_TOO_SHORT: Text = Text(
-    "must be at least 5 times `heartbeatInterval`: with a heartbeat of {heartbeat}, use {least} or more",
-);
-const BOUNDS: Text = Text("must be between {least} and {most}, not {value}");
+const ELECTION_TOO_SHORT: Text =
+    Text("must be at least 5 times `heartbeatInterval`, which is {heartbeat}");
+const BOUNDS: Text = Text("must be between {least} and {most}");
 const TWICE: Text =
     Text("must not be set here and in `{field}`: etcd does not start with both; keep one");
 const INVALID: Text = Text("must be {accepted}, not `{value}`");
@@ -230,10 +229,8 @@ fn read_timing(
     }
     if election < heartbeat.saturating_mul(5) {
         let shown = |millis: u64| duration::display(Duration::from_millis(millis));
-        let message = ELECTION_TOO_SHORT.fill(&[
-            ("heartbeat", &shown(heartbeat.into())),
-            ("least", &shown(u64::from(heartbeat) * 5)),
-        ]);
+        let reason = ELECTION_TOO_SHORT.fill(&[("heartbeat", &shown(heartbeat.into()))]);
+        let message = format!("{reason}; use {} or more", shown(u64::from(heartbeat) * 5));
         judgement.refuse(ELECTION, Reason::ElectionTooShort, message);
     }
     Some((heartbeat, election))
@@ -288,7 +285,7 @@ fn read_number(
     match u64::try_from(number) {
         Ok(number) if (least..=most).contains(&number) => Some(number),
         _ => {
-            let message = BOUNDS.fill(&[("least", &least), ("most", &most), ("value", &number)]);
+            let message = BOUNDS.fill(&[("least", &least), ("most", &most)]);
             judgement.refuse(path, Reason::OutOfBounds, message);
             None
         }
@@ -358,7 +355,6 @@ pub(super) fn cel() -> Vec<CelRule> {
             &[
                 ("least", &format!("'{least}'")),
                 ("most", &format!("'{most}'")),
-                ("value", "string(self)"),
             ],
         )
     };
@@ -370,7 +366,6 @@ pub(super) fn cel() -> Vec<CelRule> {
     );
     // Summed, because CEL multiplies no durations and its milliseconds mean different things to different libraries.
     let five = vec![format!("duration({heartbeat})"); 5].join(" + ");
-    let least = format!("string({five})");
     let mut rules = quantity_rules(QUOTA);
     rules.extend([
         duration_rule(HEARTBEAT),
@@ -399,10 +394,7 @@ pub(super) fn cel() -> Vec<CelRule> {
             format!("{both} || duration({election}) >= {five}"),
             ELECTION_TOO_SHORT,
         )
-        .holes(
-            ELECTION_TOO_SHORT,
-            &[("heartbeat", heartbeat), ("least", &least)],
-        )
+        .holes(ELECTION_TOO_SHORT, &[("heartbeat", heartbeat)])
         .field(".electionTimeout"),
         bounds("spec.options.snapshotCount", SNAPSHOT_COUNT),
         bounds("spec.options.maxRequestBytes", MAX_REQUEST_BYTES),
