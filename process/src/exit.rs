@@ -6,15 +6,19 @@ use std::error::Error;
 ///
 /// Many libraries print their cause inside their own message *and* give it as `source`; a cause already said is not said twice.
 pub fn one_line(error: &(dyn Error + 'static)) -> String {
-    let mut line = squeeze(&error.to_string());
-    let mut cause = error.source();
+    let mut line = String::new();
+    let mut cause = Some(error);
     while let Some(error) = cause {
-        let text = squeeze(&error.to_string());
+        let refusal = refusal(error);
+        let text = refusal.map_or_else(|| undumped(&error.to_string()), squeeze);
         if !text.is_empty() && !line.contains(&text) {
-            line.push_str(": ");
+            if !line.is_empty() {
+                line.push_str(": ");
+            }
             line.push_str(&text);
         }
-        cause = error.source();
+        // Below an API server's refusal there is only the same refusal again.
+        cause = error.source().filter(|_| refusal.is_none());
     }
     line
 }
@@ -29,6 +33,26 @@ pub fn usage_line(error: &clap::Error) -> String {
         .collect();
     let line = squeeze(&told.join("; "));
     format!("{}; see --help", line.trim_start_matches("error: "))
+}
+
+/// What the API server said, where this is its refusal. A boxed cause is its own type to `downcast_ref`, hence both.
+fn refusal<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
+    let kube = error
+        .downcast_ref::<kube::Error>()
+        .or_else(|| error.downcast_ref::<Box<kube::Error>>().map(AsRef::as_ref));
+    match kube {
+        Some(kube::Error::Api(status)) if !status.message.is_empty() => Some(&status.message),
+        _ => None,
+    }
+}
+
+/// kube prints an API server's answer twice, the second time as a debug dump; so do those that print kube's errors.
+fn undumped(text: &str) -> String {
+    let text = squeeze(text);
+    match text.find(" (Status {") {
+        Some(dump) => text[..dump].trim_end_matches(':').to_owned(),
+        None => text,
+    }
 }
 
 /// Runs of white space, newlines among them, become one blank.
@@ -56,6 +80,24 @@ mod tests {
     #[test]
     fn a_chain_of_causes_becomes_one_line_and_no_cause_is_said_twice() {
         assert_eq!(one_line(&Top(Middle(Bottom))), "top of it: middle: bottom");
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot read it")]
+    struct Reading(#[source] Box<kube::Error>);
+
+    #[test]
+    fn what_the_api_server_says_is_said_once_and_without_a_dump() {
+        let status = kube::core::Status {
+            message: "secrets \"x\" is forbidden".to_owned(),
+            code: 403,
+            ..kube::core::Status::default()
+        };
+        let error = Reading(Box::new(kube::Error::Api(Box::new(status))));
+        assert_eq!(
+            one_line(&error),
+            "cannot read it: secrets \"x\" is forbidden"
+        );
     }
 
     #[derive(Parser, Debug)]

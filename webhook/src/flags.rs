@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::Parser;
-use etcd_operator_api::versions;
+use etcd_operator_api::policy::is_end_of_life;
+use etcd_operator_api::versions::{self, NotAVersion};
 use etcd_operator_api::{EndOfLife, Policy, Version};
 use etcd_operator_certs::kubernetes::Place;
 use etcd_operator_process::{CommonArgs, EndOfLifeVersions, HasCommonArgs};
@@ -52,12 +53,17 @@ pub struct Flags {
     pub autoscaler_accounts: Vec<String>,
 }
 
-/// A flag that parses but cannot be meant.
+/// A default version that no cluster should be born with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--default-etcd-version `{given}` {why}")]
-pub struct DefaultVersionError {
-    given: String,
-    why: String,
+pub enum DefaultVersionError {
+    #[error("--default-etcd-version: {0}")]
+    NotAVersion(#[from] NotAVersion),
+    #[error("--default-etcd-version {0} is not known to this operator: it knows etcd {oldest} to {newest}",
+        oldest = versions::oldest(), newest = versions::newest().minor())]
+    Unknown(Version),
+    #[error("--default-etcd-version {0} must not be an end-of-life version; the newest is {newest}",
+        newest = versions::newest())]
+    EndOfLife(Version),
 }
 
 impl HasCommonArgs for Flags {
@@ -88,13 +94,14 @@ impl Flags {
 pub fn policy(common: &CommonArgs) -> Result<Policy, DefaultVersionError> {
     let default_version = match &common.default_etcd_version {
         None => versions::newest(),
-        Some(given) => given
-            .parse::<Version>()
-            .map_err(|error| DefaultVersionError {
-                given: given.clone(),
-                why: error.to_string(),
-            })?,
+        Some(given) => given.parse::<Version>()?,
     };
+    if versions::release(default_version.minor()).is_none() {
+        return Err(DefaultVersionError::Unknown(default_version));
+    }
+    if is_end_of_life(default_version) {
+        return Err(DefaultVersionError::EndOfLife(default_version));
+    }
     Ok(Policy {
         default_version,
         end_of_life: match common.end_of_life_versions {
@@ -102,4 +109,64 @@ pub fn policy(common: &CommonArgs) -> Result<Policy, DefaultVersionError> {
             EndOfLifeVersions::Deny => EndOfLife::Deny,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REQUIRED: [&str; 4] = [
+        "webhook",
+        "--namespace=ns",
+        "--service-name=w",
+        "--ca-secret=ca",
+    ];
+
+    fn flags(more: &[&str]) -> Flags {
+        Flags::try_parse_from(REQUIRED.iter().chain(more)).unwrap()
+    }
+
+    #[test]
+    fn every_named_object_becomes_a_place() {
+        let flags = flags(&[
+            "--mutating-configuration=m",
+            "--validating-configuration=v",
+            "--crd=a",
+            "--crd=b",
+        ]);
+        assert_eq!(
+            flags.places(),
+            [
+                Place::MutatingWebhookConfiguration("m".to_owned()),
+                Place::ValidatingWebhookConfiguration("v".to_owned()),
+                Place::CustomResourceDefinition("a".to_owned()),
+                Place::CustomResourceDefinition("b".to_owned()),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_default_version_must_be_one_a_new_cluster_may_have() {
+        let accepts = |more: &[&str]| policy(&flags(more).common).unwrap();
+        assert_eq!(accepts(&[]).default_version, versions::newest());
+        assert_eq!(
+            accepts(&["--end-of-life-versions=Deny"]).end_of_life,
+            EndOfLife::Deny
+        );
+        for (given, word) in [
+            ("3.x", "X.Y.Z"),
+            ("9.9.9", "not known"),
+            ("3.3.27", "end-of-life"),
+        ] {
+            let error = policy(&flags(&["--default-etcd-version", given]).common).unwrap_err();
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn autoscalers_given_replace_the_default_one() {
+        assert_eq!(flags(&[]).autoscaler_accounts.len(), 1);
+        let given = flags(&["--autoscaler-account=a", "--autoscaler-account=b"]);
+        assert_eq!(given.autoscaler_accounts, ["a", "b"]);
+    }
 }

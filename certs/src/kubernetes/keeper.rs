@@ -176,7 +176,7 @@ impl Keeper {
                     Err(error) if self.is_fatal(&error) => return Err(error),
                     Err(error) => {
                         tracing::warn!(
-                            error = chain(&error),
+                            error = &error as &dyn std::error::Error,
                             "cannot keep the certificates right yet"
                         );
                         break (self.clock)() + TRY_AGAIN;
@@ -229,7 +229,10 @@ impl Keeper {
                 match adopted {
                     Err(error) if self.is_fatal(&error) => Err(error),
                     Err(error) => {
-                        tracing::error!(error = chain(&error), "authority kept from memory");
+                        tracing::error!(
+                            error = &error as &dyn std::error::Error,
+                            "authority kept from memory"
+                        );
                         Ok(())
                     }
                     Ok(()) => Ok(()),
@@ -256,7 +259,10 @@ impl Keeper {
         if self.is_fatal(&error) {
             return Err(error);
         }
-        tracing::warn!(error = chain(&error), "watch interrupted");
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "watch interrupted"
+        );
         Ok(())
     }
 
@@ -278,7 +284,10 @@ impl Keeper {
             }
             Ok(SecretContent::Empty | SecretContent::KeyLost { .. }) => self.adopt_fresh().await,
             Err(error) => {
-                tracing::error!(error = chain(&error), "authority kept from memory");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "authority kept from memory"
+                );
                 self.secret = secret;
                 Ok(())
             }
@@ -484,28 +493,80 @@ fn subject(now: Timestamp) -> String {
     format!("etcd-operator-webhook-ca@{}", now.as_second())
 }
 
+/// Whether the API server said no, anywhere in the chain of causes. A boxed cause is its own type to `downcast_ref`, hence both.
 fn is_forbidden(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        let api = match error.downcast_ref::<kube::Error>() {
-            Some(kube::Error::Api(status)) => Some(status.code),
-            _ => None,
-        };
-        if matches!(api, Some(401 | 403)) {
+        let kube = error
+            .downcast_ref::<kube::Error>()
+            .or_else(|| error.downcast_ref::<Box<kube::Error>>().map(AsRef::as_ref));
+        if let Some(kube::Error::Api(status)) = kube
+            && matches!(status.code, 401 | 403)
+        {
             return true;
+        }
+        if let Some(watch) = error.downcast_ref::<Box<watcher::Error>>() {
+            return is_forbidden(watch.as_ref());
         }
         cause = error.source();
     }
     false
 }
 
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn refused(code: u16) -> kube::Error {
+        kube::Error::Api(Box::new(Status {
+            code,
+            ..Status::default()
+        }))
     }
-    text
+
+    #[test]
+    fn a_no_of_the_api_server_is_found_however_deep_it_is_boxed() {
+        for (code, forbidden) in [(401, true), (403, true), (404, false), (500, false)] {
+            let store = KeeperError::from(StoreError::Api {
+                verb: "read",
+                name: "ns/ca".to_owned(),
+                source: Box::new(refused(code)),
+            });
+            let watch = KeeperError::Watch {
+                what: "Secret ns/ca".to_owned(),
+                source: Box::new(watcher::Error::InitialListFailed(refused(code))),
+            };
+            let place = KeeperError::Place {
+                verb: "patch",
+                place: Place::CustomResourceDefinition("x".to_owned()),
+                source: Box::new(refused(code)),
+            };
+            for error in [store, watch, place] {
+                assert_eq!(is_forbidden(&error), forbidden, "{code} {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_leaf_names_the_service_as_the_api_server_asks_for_it() {
+        let settings = Settings {
+            namespace: "ns".to_owned(),
+            secret_name: "ca".to_owned(),
+            service_name: "w".to_owned(),
+            places: Vec::new(),
+            rotation: RotationPolicy::default(),
+            leaf_lifetime: Duration::from_hours(1),
+            jitter: Jitter::NONE,
+        };
+        assert_eq!(settings.server_name(), "w.ns.svc");
+        let names: Vec<String> = settings
+            .leaf()
+            .unwrap()
+            .names
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(names, ["w.ns.svc", "w.ns.svc.cluster.local"]);
+    }
 }
