@@ -40,13 +40,13 @@ pub fn init(level: &str, format: LogFormat) -> Result<(), LogFilterError> {
     Ok(())
 }
 
-/// kube logs every failed request as an error of its own, although the caller gets it too and says it better; silent unless the
+/// kube logs every failed request and watch on its own, although the caller gets it too and says it better; silent unless the
 /// filter names kube.
 fn with_quiet_client(level: &str) -> String {
     if level.contains("kube") {
         level.to_owned()
     } else {
-        format!("{level},kube_client::client::builder=off")
+        format!("{level},kube_client::client::builder=off,kube_runtime::watcher=error")
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
     fn kube_is_quiet_unless_named() {
         assert_eq!(
             with_quiet_client("info"),
-            "info,kube_client::client::builder=off"
+            "info,kube_client::client::builder=off,kube_runtime::watcher=error"
         );
         assert_eq!(with_quiet_client("info,kube=debug"), "info,kube=debug");
     }
