@@ -58,7 +58,7 @@ impl Leadership {
 
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    #[error("the lease {lease} could not be read or written: {source}")]
+    #[error("the lease {lease} could not be read or written")]
     Api { lease: String, source: kube::Error },
     #[error("the lease {lease} was lost to {holder}")]
     Taken { lease: String, holder: String },

@@ -14,6 +14,7 @@ use etcd_operator_api::{
 };
 use etcd_operator_process::{
     BindError, ConnectError, Drain, HealthServer, Readiness, connect, metrics::RestRequests,
+    one_line,
 };
 use futures::{StreamExt, future::join_all};
 use k8s_openapi::{
@@ -59,8 +60,12 @@ pub enum RunError {
     DefaultVersion(String),
     #[error("no identity: give --identity, or set POD_NAME")]
     NoIdentity,
-    #[error("EtcdClusters cannot be read{scope}: {source}")]
+    #[error("EtcdClusters cannot be read{scope}")]
     NoPermission { scope: String, source: kube::Error },
+    #[error(
+        "this Kubernetes does not know EtcdClusters: install their CRD first (the chart does, unless crds.install is false)"
+    )]
+    NoCrd,
 }
 
 /// Runs until told to drain, or until the lease is lost.
@@ -155,15 +160,16 @@ fn host_name() -> Option<String> {
 async fn may_read(client: &Client, scope: Option<&str>) -> Result<(), RunError> {
     let api: Api<EtcdCluster> = scoped(client, scope);
     let one = kube::api::ListParams::default().limit(1);
-    api.list(&one)
-        .await
-        .map(drop)
-        .map_err(|source| RunError::NoPermission {
+    match api.list(&one).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Err(RunError::NoCrd),
+        Err(source) => Err(RunError::NoPermission {
             scope: scope.map_or_else(String::new, |namespace| {
                 format!(" in namespace {namespace}")
             }),
             source,
-        })
+        }),
+    }
 }
 
 fn scoped<K>(client: &Client, scope: Option<&str>) -> Api<K>
@@ -302,7 +308,13 @@ fn after_error(object: Arc<EtcdCluster>, error: &ReconcileError, machine: Arc<Ma
         cluster::AFTER_CONFLICT
     } else {
         let wait = cluster::back_off(machine.failed(&object));
-        tracing::warn!(cluster = object.name_any(), namespace = object.namespace(), reason = error.reason(), %error, "trying again");
+        tracing::warn!(
+            cluster = object.name_any(),
+            namespace = object.namespace(),
+            reason = error.reason(),
+            error = one_line(error),
+            "trying again"
+        );
         wait
     };
     Action::requeue(wait)

@@ -36,13 +36,13 @@ use crate::{
 
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
-    #[error("{what} could not be written: {source}")]
+    #[error("{what} could not be written")]
     Api { what: String, source: kube::Error },
     #[error("{what} exists and belongs to something else")]
     NameTaken { what: String },
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    #[error("etcd would not {what}: {source}")]
+    #[error("etcd would not {what}")]
     Etcd { what: String, source: EtcdError },
     #[error("no member of the cluster can be reached to {what}")]
     NobodyToAsk { what: String },

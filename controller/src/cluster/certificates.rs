@@ -35,9 +35,9 @@ const OPERATOR_USER: &str = "root";
 
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    #[error("Secret {secret} could not be read or written: {source}")]
+    #[error("Secret {secret} could not be read or written")]
     Api { secret: String, source: kube::Error },
-    #[error("Secret {secret}: {source}")]
+    #[error("Secret {secret} cannot be used")]
     Content { secret: String, source: CertError },
     #[error("Secret {secret} does not exist")]
     Missing { secret: String },

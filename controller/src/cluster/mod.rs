@@ -29,6 +29,7 @@ use kube::{
 
 pub use act::ActError;
 pub use certificates::CertificateError;
+use etcd_operator_process::one_line;
 use step::{Outlook, Plan, Reason};
 
 use crate::{lease::Leadership, metrics::Metrics};
@@ -216,7 +217,7 @@ async fn fail(
             object,
             EventType::Warning,
             error.reason(),
-            &error.to_string(),
+            &one_line(&error),
         )
         .await;
         if let ActError::NameTaken { what } = &error {
