@@ -180,3 +180,6 @@ pub(crate) fn claim_spec(
 ) -> Option<&k8s_openapi::api::core::v1::PersistentVolumeClaimSpec> {
     spec.pod.as_ref()?.persistent_volume_claim_spec.as_ref()
 }
+
+#[cfg(test)]
+mod tests;

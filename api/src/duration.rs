@@ -56,9 +56,9 @@ fn parse(text: &str) -> Option<Duration> {
         } else if rest.starts_with('s') {
             (Duration::from_secs(1), 1)
         } else if rest.starts_with('m') {
-            (Duration::from_secs(60), 1)
+            (Duration::from_mins(1), 1)
         } else if rest.starts_with('h') {
-            (Duration::from_secs(3600), 1)
+            (Duration::from_hours(1), 1)
         } else {
             return None;
         };
@@ -80,11 +80,12 @@ pub fn display(duration: Duration) -> String {
         (millis / 1000 % 60, "s"),
         (millis % 1000, "ms"),
     ];
-    parts
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, unit)| format!("{count}{unit}"))
-        .collect()
+    let mut text = String::new();
+    for (count, unit) in parts.iter().filter(|(count, _)| *count > 0) {
+        text.push_str(&count.to_string());
+        text.push_str(unit);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn writes_the_shortest_form() {
-        assert_eq!(display(Duration::from_secs(5400)), "1h30m");
+        assert_eq!(display(Duration::from_mins(90)), "1h30m");
         assert_eq!(display(Duration::from_millis(1500)), "1s500ms");
         assert_eq!(display(Duration::ZERO), "0s");
     }

@@ -24,12 +24,13 @@ pub struct Example {
 
 /// A cluster with this spec.
 pub fn cluster(spec: Value) -> Value {
-    json!({
+    let mut cluster = json!({
         "apiVersion": "etcd.database.coreos.com/v1beta2",
         "kind": "EtcdCluster",
         "metadata": {"name": "example", "namespace": "default"},
-        "spec": spec,
-    })
+    });
+    cluster["spec"] = spec;
+    cluster
 }
 
 /// The same, running this version on these members.

@@ -2,6 +2,9 @@
 //!
 //! What only `v1beta2` can say is kept in an annotation while an object is seen in this form (see `conversion`).
 
+// Printer columns repeat their words; the lint takes that for a slip.
+#![allow(clippy::duplicated_attributes)]
+
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::CustomResource;
 use schemars::JsonSchema;

@@ -56,6 +56,7 @@ impl Minor {
     }
 
     /// The next line up.
+    #[must_use]
     pub const fn next(self) -> Self {
         Self::new(self.major, self.minor + 1)
     }

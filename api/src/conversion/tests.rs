@@ -1,5 +1,7 @@
 //! Conversion loses nothing, whatever the object.
 
+#![allow(clippy::needless_pass_by_value)] // `json!` literals read best by value.
+
 use proptest::prelude::*;
 use serde_json::json;
 

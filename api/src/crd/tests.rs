@@ -89,6 +89,21 @@ fn every_rule_finds_its_place_in_the_schema() {
 }
 
 #[test]
+fn every_refusal_names_a_field_the_api_server_knows() {
+    for (version, rules) in [("v1beta2", cel_rules()), ("v1alpha1", alpha_cel_rules())] {
+        let mut root = schema(version);
+        for rule in rules {
+            let path = format!("{}{}", rule.at, rule.field_path.unwrap_or_default());
+            // The API server takes no path into the metadata.
+            assert!(
+                at(&mut root, &path).is_some() && !path.starts_with(".metadata"),
+                "{path}"
+            );
+        }
+    }
+}
+
+#[test]
 fn every_text_list_and_map_is_bounded() {
     for version in ["v1beta2", "v1alpha1"] {
         walk(&schema(version), &mut String::new(), &mut |path, node| {
@@ -119,7 +134,7 @@ fn every_field_of_ours_is_described() {
     walk(&schema("v1beta2"), &mut String::new(), &mut |path, node| {
         let foreign = FOREIGN
             .iter()
-            .any(|foreign| path[1.min(path.len())..].starts_with(&format!("{foreign}")));
+            .any(|foreign| path[1.min(path.len())..].starts_with(foreign));
         let ours = path.starts_with(".spec") || path.starts_with(".status");
         if ours && !foreign && !path.ends_with("[]") {
             assert!(node.description.is_some(), "{path}");

@@ -176,7 +176,7 @@ pub(super) fn cel() -> Vec<CelRule> {
             format!("{} == {}", has("self"), has("oldSelf")),
             IMMUTABLE,
         )
-        .field(".pod"),
+        .field(".pod.persistentVolumeClaimSpec"),
         rule(Reason::ClaimImmutable, FIELD, fixed.join(" && "), IMMUTABLE),
         rule(Reason::StorageShrinks, FIELD, grown, storage::SHRINKS).holes(
             storage::SHRINKS,

@@ -23,7 +23,7 @@ const OFF: Text = Text("must not be set where `mode` is Off: remove it, or set `
 const REVISION_NEEDS_NEWER: &str = "must not be Revision with etcd before 3.3; use Periodic";
 const HOURS_ONLY: &str = "must be whole hours with etcd before 3.3, such as 1h";
 
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 
 pub(super) fn read(
     options: &OptionsSpec,
@@ -156,7 +156,8 @@ pub(super) fn cel() -> Vec<CelRule> {
             FIELD,
             format!("{mode} != 'Periodic' || !has(self.retention) || {is_period}"),
             PERIOD,
-        ),
+        )
+        .field(".retention"),
         rule(
             Reason::CompactionInvalid,
             FIELD,
@@ -164,12 +165,14 @@ pub(super) fn cel() -> Vec<CelRule> {
                 "{mode} != 'Revision' || (has(self.retention) && {retention}.matches('^0*[1-9][0-9]{{0,17}}$'))"
             ),
             REVISIONS,
-        ),
+        )
+        .field(".retention"),
         rule(
             Reason::CompactionInvalid,
             FIELD,
             format!("{mode} != 'Off' || !has(self.retention)"),
             OFF,
-        ),
+        )
+        .field(".retention"),
     ]
 }

@@ -10,10 +10,11 @@ pub const LONGEST: usize = 40;
 /// What the API server appends to `generateName`.
 const GENERATED_SUFFIX: usize = 5;
 
-const TOO_LONG: Text =
-    Text("must be at most 40 characters, so that the names of Pods and Services made from it fit");
+const TOO_LONG: Text = Text(
+    "must have a name of at most 40 characters, so that the names of Pods and Services made from it fit",
+);
 const NOT_A_LABEL: Text = Text(
-    "must be made of lower-case letters, digits and `-`, begin with a letter and end with a letter or digit, because Services carry it",
+    "must have a name made of lower-case letters, digits and `-` that begins with a letter and ends with a letter or digit, because Services carry it",
 );
 
 pub(super) fn check(cluster: &EtcdCluster, judgement: &mut Judgement) {
@@ -55,6 +56,7 @@ fn is_a_label(name: &str, field: &str, judgement: &mut Judgement) {
 }
 
 pub(super) fn cel() -> Vec<CelRule> {
+    let label = "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')";
     vec![
         rule(
             Reason::NameTooLong,
@@ -62,11 +64,6 @@ pub(super) fn cel() -> Vec<CelRule> {
             "self.metadata.name.size() <= 40",
             TOO_LONG,
         ),
-        rule(
-            Reason::NameNotALabel,
-            "",
-            "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-            NOT_A_LABEL,
-        ),
+        rule(Reason::NameNotALabel, "", label, NOT_A_LABEL),
     ]
 }

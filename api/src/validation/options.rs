@@ -72,12 +72,11 @@ pub(super) fn said<'a, T>(
                 );
                 return Said::Unusable;
             }
-            match variable.value.as_deref() {
-                Some(text) => Said::InEnvironment(text, path),
-                None => {
-                    judgement.refuse(path, Reason::OptionInvalid, NO_PLAIN_VALUE);
-                    Said::Unusable
-                }
+            if let Some(text) = variable.value.as_deref() {
+                Said::InEnvironment(text, path)
+            } else {
+                judgement.refuse(path, Reason::OptionInvalid, NO_PLAIN_VALUE);
+                Said::Unusable
             }
         }
     }
@@ -274,13 +273,13 @@ fn read_number(
     let (number, path) = match said(value.as_ref(), place, judgement) {
         Said::Nowhere | Said::Unusable => return None,
         Said::InField(number) => (*number, place.field.to_owned()),
-        Said::InEnvironment(text, path) => match text.parse() {
-            Ok(number) => (number, path),
-            Err(_) => {
+        Said::InEnvironment(text, path) => {
+            let Ok(number) = text.parse() else {
                 refuse_value(&path, "a number", text, judgement);
                 return None;
-            }
-        },
+            };
+            (number, path)
+        }
     };
     match u64::try_from(number) {
         Ok(number) if (least..=most).contains(&number) => Some(number),

@@ -12,7 +12,7 @@ const FIELD: &str = "spec.recovery.unreachableAfter";
 const OUT_OF_BOUNDS: Text =
     Text("must be between 30s and 24h: a node that reboots is back within minutes");
 const SHORTEST: Duration = Duration::from_secs(30);
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const LONGEST: Duration = Duration::from_hours(24);
 
 pub(super) fn read(recovery: Option<&RecoverySpec>, judgement: &mut Judgement) -> Option<Duration> {
     let text = recovery?.unreachable_after.as_ref()?;

@@ -219,7 +219,7 @@ pub(super) fn cel() -> Vec<CelRule> {
         .field(".reclaim"),
         rule(Reason::StorageImmutable, "spec", format!("{either_claim} || {unequal_class}"), CLASS_IMMUTABLE)
             .holes(CLASS_IMMUTABLE, &[("old", &class("oldSelf", "(unset)"))])
-            .field(".storage"),
+            .field(".storage.className"),
         rule(
             Reason::StorageImmutable,
             "spec",
@@ -227,7 +227,7 @@ pub(super) fn cel() -> Vec<CelRule> {
             EPHEMERAL_IMMUTABLE,
         )
         .holes(EPHEMERAL_IMMUTABLE, &[("old", &format!("({} ? 'true' : 'false')", ephemeral("oldSelf")))])
-        .field(".storage"),
+        .field(".storage.ephemeral"),
         rule(
             Reason::StorageShrinks,
             "spec",
@@ -241,7 +241,7 @@ pub(super) fn cel() -> Vec<CelRule> {
             SHRINKS,
         )
         .holes(SHRINKS, &[("old", &size("oldSelf")), ("new", &size("self"))])
-        .field(".storage"),
+        .field(".storage.size"),
     ]);
     rules.push(not_larger_rule(
         &has_claim("self"),
@@ -276,5 +276,5 @@ fn not_larger_rule(has_claim: &str, ephemeral: &str, size: &str) -> CelRule {
         NOT_LARGER,
     )
     .holes(NOT_LARGER, &[("size", size), ("quota", quota)])
-    .field(".storage")
+    .field(".storage.size")
 }

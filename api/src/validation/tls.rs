@@ -255,7 +255,7 @@ pub(super) fn cel() -> Vec<CelRule> {
             IMMUTABLE,
         )
         .holes(IMMUTABLE, &[("old", &mode("oldSelf")), ("new", &mode("self"))])
-        .field(".spec"),
+        .field(".spec.security.peerTLS.mode"),
     ];
     for at in [PEER, CLIENT] {
         rules.push(
@@ -265,7 +265,7 @@ pub(super) fn cel() -> Vec<CelRule> {
                 "!has(self.mode) || self.mode != 'Secret' || has(self.secretName)",
                 SECRET_MISSING,
             )
-            .field(".mode"),
+            .field(".secretName"),
         );
         rules.push(
             rule(
