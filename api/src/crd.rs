@@ -120,6 +120,10 @@ const LARGEST_MAP: i64 = 64;
 fn tidy(node: &mut JSONSchemaProps) {
     // Without it a null is dropped before it is stored: null and absent then mean the same everywhere.
     node.nullable = None;
+    if let Some(description) = &mut node.description {
+        // The source breaks its lines for its reader; `kubectl explain` breaks them anew for its own.
+        *description = description.split_whitespace().collect::<Vec<_>>().join(" ");
+    }
     if node.x_kubernetes_int_or_string == Some(true) {
         node.max_length.get_or_insert(64);
     }

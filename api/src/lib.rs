@@ -21,7 +21,7 @@ pub mod versions;
 pub use conversion::{ConversionError, convert};
 pub use crd::{all_crds, etcdcluster_crd};
 pub use defaults::{default_cluster, default_update};
-pub use policy::{EndOfLife, Policy, Running, StepRefusal, VersionStep, judge_step};
+pub use policy::{BadDefault, EndOfLife, Policy, Running, StepRefusal, VersionStep, judge_step};
 pub use size::{ClusterSize, round_up_size};
 pub use validated::ValidatedCluster;
 pub use validation::{Judgement, Reason, Violation, Warning, judge, judge_delete, judge_scale};

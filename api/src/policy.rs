@@ -25,6 +25,36 @@ pub enum EndOfLife {
     Deny,
 }
 
+/// Why a version cannot be the default.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadDefault {
+    #[error("the default etcd version must be of {oldest} to {newest}, not {0}", oldest = versions::oldest(), newest = versions::newest().minor())]
+    Unknown(Version),
+    #[error("the default etcd version must not be {0}: it {1}")]
+    KnownBad(Version, &'static str),
+    #[error("the default etcd version must not be {0}: etcd {minor} is end of life", minor = .0.minor())]
+    EndOfLife(Version),
+}
+
+impl Policy {
+    /// A policy whose default is sound: a cluster that names no version must not get one that is refused or warned of.
+    pub fn new(default_version: Version, end_of_life: EndOfLife) -> Result<Self, BadDefault> {
+        let Some(release) = versions::release(default_version.minor()) else {
+            return Err(BadDefault::Unknown(default_version));
+        };
+        if let Some(defect) = release.known_bad(default_version.patch()) {
+            return Err(BadDefault::KnownBad(default_version, defect));
+        }
+        if release.state == State::EndOfLife {
+            return Err(BadDefault::EndOfLife(default_version));
+        }
+        Ok(Self {
+            default_version,
+            end_of_life,
+        })
+    }
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Self {
@@ -312,6 +342,20 @@ mod tests {
     #[test]
     fn a_patch_newer_than_the_table_is_its_own_newest() {
         rejects("3.5.40", "3.4.31", "stay on 3.5.40");
+    }
+
+    #[test]
+    fn a_default_is_known_sound_and_alive() {
+        let policy = |version: &str| Policy::new(version.parse().unwrap(), EndOfLife::Warn);
+        assert!(policy("3.6.16").is_ok());
+        assert!(matches!(policy("3.9.0"), Err(BadDefault::Unknown(_))));
+        assert!(matches!(policy("3.5.1"), Err(BadDefault::KnownBad(..))));
+        assert!(matches!(policy("3.4.45"), Err(BadDefault::EndOfLife(_))));
+        let words = policy("3.4.45").unwrap_err().to_string();
+        assert_eq!(
+            words,
+            "the default etcd version must not be 3.4.45: etcd 3.4 is end of life"
+        );
     }
 
     #[test]
