@@ -6,6 +6,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{ResourceExt, api::ObjectList};
 
 use super::{Layout, Running, component, find, names, network, ready, record};
 use crate::{cache::Cache, command};
@@ -33,7 +35,7 @@ pub fn tool(name: &str, tool: Tool, arguments: &[String]) -> Result<ExitCode> {
     )
 }
 
-/// etcdctl in a ready member of an EtcdCluster, with that member's own address.
+/// etcdctl in a ready member of an EtcdCluster, speaking to that member as its own flags say.
 pub fn etcdctl(
     name: &str,
     namespace: &str,
@@ -42,50 +44,67 @@ pub fn etcdctl(
 ) -> Result<ExitCode> {
     let running = find(name)?;
     let member = ready_member(&running, namespace, cluster)?;
-    // The image has no shell, so the environment is set by etcdctl's own variables through kubectl's argument list.
     let mut kubectl = kubectl(&running, namespace);
     kubectl.args([
         "exec",
         "--stdin",
-        &member,
+        &member.pod,
         "--container",
         "etcd",
         "--",
         "etcdctl",
     ]);
-    command::hand_over(kubectl.args(arguments))
+    command::hand_over(kubectl.args(member.connection).args(arguments))
 }
 
-fn ready_member(running: &Running, namespace: &str, cluster: &str) -> Result<String> {
-    let listing = command::output(kubectl(running, namespace).args([
-        "get",
-        "pods",
-        "--selector",
-        &format!("etcd_cluster={cluster}"),
-        "--output",
-        "json",
-    ]))?;
-    let pods: serde_json::Value = serde_json::from_str(&listing)?;
-    let ready = |pod: &&serde_json::Value| {
-        let conditions = pod["status"]["conditions"].as_array();
-        conditions.is_some_and(|conditions| {
-            conditions
-                .iter()
-                .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-        })
+struct Member {
+    pod: String,
+    connection: Vec<String>,
+}
+
+fn ready_member(running: &Running, namespace: &str, cluster: &str) -> Result<Member> {
+    let selector = format!("etcd_cluster={cluster}");
+    let get = ["get", "pods", "--selector", &selector, "--output", "json"];
+    let listing = command::output(kubectl(running, namespace).args(get))?;
+    let pods: ObjectList<Pod> = serde_json::from_str(&listing)?;
+    let ready = |pod: &&Pod| {
+        let conditions = pod
+            .status
+            .iter()
+            .flat_map(|status| status.conditions.iter().flatten());
+        conditions
+            .into_iter()
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True")
     };
-    let pods = pods["items"].as_array().context("a list of pods")?;
-    let found = pods
-        .iter()
-        .find(ready)
-        .and_then(|pod| pod["metadata"]["name"].as_str());
-    let Some(found) = found else {
+    let Some(pod) = pods.items.iter().find(ready) else {
         bail!(
             "EtcdCluster `{cluster}` in namespace `{namespace}` has no ready member ({} pods)",
-            pods.len()
+            pods.items.len()
         );
     };
-    Ok(found.to_owned())
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let flags = containers.flat_map(|container| container.args.iter().flatten());
+    Ok(Member {
+        pod: pod.name_any(),
+        connection: connection(flags),
+    })
+}
+
+/// etcdctl's flags that fit a member's own.
+fn connection<'a>(member: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let twins = [
+        ("--advertise-client-urls=", "--endpoints="),
+        ("--trusted-ca-file=", "--cacert="),
+        ("--cert-file=", "--cert="),
+        ("--key-file=", "--key="),
+    ];
+    member
+        .filter_map(|flag| {
+            twins
+                .iter()
+                .find_map(|(theirs, ours)| Some(format!("{ours}{}", flag.strip_prefix(theirs)?)))
+        })
+        .collect()
 }
 
 fn kubectl(running: &Running, namespace: &str) -> Command {
@@ -164,4 +183,24 @@ pub fn logs(name: &str, component: Option<&str>, follow: bool) -> Result<ExitCod
         show.args(["-n", "50", "-F"]);
     }
     command::hand_over(show.arg(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etcdctl_speaks_to_a_member_with_the_certificates_of_that_member() {
+        let member = [
+            "--name=a",
+            "--advertise-client-urls=https://a.c.n.svc:2379",
+            "--cert-file=/x.crt",
+            "--peer-cert-file=/p.crt",
+        ]
+        .map(str::to_owned);
+        assert_eq!(
+            connection(member.iter()),
+            ["--endpoints=https://a.c.n.svc:2379", "--cert=/x.crt"]
+        );
+    }
 }
