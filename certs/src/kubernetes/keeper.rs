@@ -103,7 +103,7 @@ pub struct Keeper {
     client: Client,
     store: SecretStore,
     resolver: HotResolver,
-    clock: Box<dyn Fn() -> Timestamp + Send>,
+    clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
     secret: Secret,
     set: AuthoritySet,
     leaf: Leaf,
@@ -141,7 +141,7 @@ impl Keeper {
         client: Client,
         settings: Settings,
         resolver: HotResolver,
-        clock: impl Fn() -> Timestamp + Send + 'static,
+        clock: impl Fn() -> Timestamp + Send + Sync + 'static,
     ) -> Result<Self, KeeperError> {
         let store = SecretStore::new(client.clone(), &settings.namespace, &settings.secret_name);
         let (secret, set) = obtain(&store, &settings, &clock, None).await?;
