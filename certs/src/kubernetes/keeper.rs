@@ -16,43 +16,19 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 
 use super::bundle::{Place, Trust, Trusting};
-use super::secret::{SecretContent, SecretStore, StoreError};
+use super::error::KeeperError;
+use super::obtain::{obtain, subject};
+use super::secret::{SecretContent, SecretStore};
 use super::{FIELD_MANAGER, serving};
 use crate::{
-    AuthoritySet, CertError, CertificateAuthority, HotResolver, Jitter, Leaf, LeafRequest, Name,
-    RotationPolicy, RotationStep, Usage,
+    AuthoritySet, CertError, HotResolver, Jitter, Leaf, LeafRequest, Name, RotationPolicy,
+    RotationStep, Usage,
 };
 
 /// Wall clock is looked at least this often: a sleeping machine or a clock that is set must not delay a renewal.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(30);
 /// How soon a failed write is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
-/// How often a Secret may change under our feet before that is a fault.
-const RACES: usize = 8;
-
-/// Why the keeper cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum KeeperError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("cannot make the webhook's certificate")]
-    Certificate(#[from] CertError),
-    #[error("cannot {verb} {place}")]
-    Place {
-        verb: &'static str,
-        place: Place,
-        #[source]
-        source: Box<kube::Error>,
-    },
-    #[error("cannot watch {what}")]
-    Watch {
-        what: String,
-        #[source]
-        source: Box<watcher::Error>,
-    },
-    #[error("the watches ended")]
-    WatchesEnded,
-}
 
 /// What to keep, and how.
 #[derive(Clone, Debug)]
@@ -267,7 +243,7 @@ impl Keeper {
     }
 
     fn is_fatal(&self, error: &KeeperError) -> bool {
-        !self.was_ready && is_forbidden(error)
+        !self.was_ready && error.is_forbidden()
     }
 
     /// Takes over what another replica, or a person, put into the Secret. A broken one is told and not obeyed: the authority in
@@ -437,116 +413,9 @@ impl Keeper {
     }
 }
 
-/// The authority of the Secret, made where there is none. `trusted` is one that is in use and stays published beside a new one.
-async fn obtain(
-    store: &SecretStore,
-    settings: &Settings,
-    clock: &(impl Fn() -> Timestamp + ?Sized),
-    trusted: Option<String>,
-) -> Result<(Secret, AuthoritySet), KeeperError> {
-    let make = |beside: Option<String>| -> Result<AuthoritySet, CertError> {
-        let now = clock();
-        let lifetime = settings.rotation.authority_lifetime;
-        let current = CertificateAuthority::generate(&subject(now), now, lifetime)?;
-        Ok(match beside {
-            None => AuthoritySet::Settled { current },
-            Some(previous_pem) => AuthoritySet::Switched {
-                previous_pem,
-                current,
-                switched_at: now,
-            },
-        })
-    };
-    for _race in 0..RACES {
-        let Some(secret) = store.read().await? else {
-            let set = make(trusted.clone())?;
-            if let Some(secret) = store.create(&set).await? {
-                tracing::info!(secret = store.full_name(), "authority created");
-                return Ok((secret, set));
-            }
-            continue;
-        };
-        let set = match store.content(&secret)? {
-            SecretContent::Sound(set) => return Ok((secret, *set)),
-            SecretContent::Empty => make(trusted.clone())?,
-            SecretContent::KeyLost { certificate_pem } => {
-                tracing::warn!(
-                    secret = store.full_name(),
-                    "its key is lost; a new authority takes over, the old stays trusted for a while"
-                );
-                make(Some(certificate_pem))?
-            }
-        };
-        if let Some(secret) = store.replace(&secret, &set).await? {
-            tracing::info!(secret = store.full_name(), "authority replaced");
-            return Ok((secret, set));
-        }
-    }
-    Err(StoreError::Unsettled {
-        name: store.full_name(),
-    }
-    .into())
-}
-
-/// A name of its own for each authority, as verifiers find an issuer by its name.
-fn subject(now: Timestamp) -> String {
-    format!("etcd-operator-webhook-ca@{}", now.as_second())
-}
-
-/// Whether the API server said no, anywhere in the chain of causes. A boxed cause is its own type to `downcast_ref`, hence both.
-fn is_forbidden(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        let kube = error
-            .downcast_ref::<kube::Error>()
-            .or_else(|| error.downcast_ref::<Box<kube::Error>>().map(AsRef::as_ref));
-        if let Some(kube::Error::Api(status)) = kube
-            && matches!(status.code, 401 | 403)
-        {
-            return true;
-        }
-        if let Some(watch) = error.downcast_ref::<Box<watcher::Error>>() {
-            return is_forbidden(watch.as_ref());
-        }
-        cause = error.source();
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube::core::Status;
-
-    fn refused(code: u16) -> kube::Error {
-        kube::Error::Api(Box::new(Status {
-            code,
-            ..Status::default()
-        }))
-    }
-
-    #[test]
-    fn a_no_of_the_api_server_is_found_however_deep_it_is_boxed() {
-        for (code, forbidden) in [(401, true), (403, true), (404, false), (500, false)] {
-            let store = KeeperError::from(StoreError::Api {
-                verb: "read",
-                name: "ns/ca".to_owned(),
-                source: Box::new(refused(code)),
-            });
-            let watch = KeeperError::Watch {
-                what: "Secret ns/ca".to_owned(),
-                source: Box::new(watcher::Error::InitialListFailed(refused(code))),
-            };
-            let place = KeeperError::Place {
-                verb: "patch",
-                place: Place::CustomResourceDefinition("x".to_owned()),
-                source: Box::new(refused(code)),
-            };
-            for error in [store, watch, place] {
-                assert_eq!(is_forbidden(&error), forbidden, "{code} {error}");
-            }
-        }
-    }
 
     #[test]
     fn the_leaf_names_the_service_as_the_api_server_asks_for_it() {

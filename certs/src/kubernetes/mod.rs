@@ -3,12 +3,15 @@
 //! It reads and writes one Secret, reads the objects it is told to publish to, and writes one field of each: `caBundle`.
 
 mod bundle;
+mod error;
 mod keeper;
+mod obtain;
 mod secret;
 mod serving;
 
 pub use bundle::{Place, Trust};
-pub use keeper::{Keeper, KeeperError, Settings, Standing};
+pub use error::KeeperError;
+pub use keeper::{Keeper, Settings, Standing};
 pub use secret::{SecretContent, StoreError};
 
 /// Recorded by the API server as the author of what is written here.
