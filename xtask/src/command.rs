@@ -43,7 +43,7 @@ fn finished(command: &mut Command) -> Result<Output> {
             "{} failed ({}):\n{}",
             line(command),
             output.status,
-            last_lines(&String::from_utf8_lossy(&said), 15)
+            last_lines(&String::from_utf8_lossy(&said), 40)
         );
     }
     Ok(output)

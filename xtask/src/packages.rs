@@ -19,15 +19,20 @@ const fn need(package: &'static str, any_of: &'static [&'static str]) -> Need {
     Need { package, any_of }
 }
 
-const FOR_BUILDING: &[Need] = &[
-    need("git", &["git"]),
-    need(
-        "ca-certificates",
-        &[
-            "/etc/ssl/certs/ca-certificates.crt",
-            "/etc/pki/tls/certs/ca-bundle.crt",
-        ],
-    ),
+const CERTIFICATES: Need = need(
+    "ca-certificates",
+    &[
+        "/etc/ssl/certs/ca-certificates.crt",
+        "/etc/pki/tls/certs/ca-bundle.crt",
+    ],
+);
+
+const FOR_BUILDING: &[Need] = &[need("git", &["git"]), CERTIFICATES];
+
+const FOR_DOWNLOADING: &[Need] = &[
+    need("curl", &["curl"]),
+    need("unzip", &["unzip"]),
+    CERTIFICATES,
 ];
 
 const FOR_A_CLUSTER: &[Need] = &[
@@ -48,6 +53,11 @@ const FOR_RUST: &[Need] = &[
         &["/usr/include/google/protobuf/descriptor.proto"],
     ),
 ];
+
+/// What fetches an archive.
+pub fn ensure_for_downloading() -> Result<()> {
+    ensure(FOR_DOWNLOADING)
+}
 
 /// git, which Go asks for some modules, and the certificates to download over TLS.
 pub fn ensure_for_building() -> Result<()> {

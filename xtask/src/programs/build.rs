@@ -1,54 +1,31 @@
 //! Go builds: writes a main module, runs `go build`, keeps its log. Runs `go`, which downloads modules through its proxy.
 
-use std::{
-    env, fs,
-    fs::File,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, fs::File, path::Path, process::Command};
 
 use anyhow::{Context, Result, bail};
 
-use super::pins::{self, Program};
+use super::{
+    pins::{self, Program},
+    toolchain::Toolchain,
+};
 use crate::{
     cache::{self, Cache},
     command,
 };
 
-/// Older ones cannot build the pinned modules.
-const OLDEST: (u32, u32) = (1, 26);
-
+/// Builds with one toolchain.
 #[derive(Debug)]
 pub struct Go {
-    program: PathBuf,
-    version: String,
+    toolchain: Toolchain,
 }
 
 impl Go {
-    pub fn find() -> Result<Self> {
-        let places = env::var_os("PATH")
-            .map(|path| env::split_paths(&path).collect::<Vec<_>>())
-            .unwrap_or_default();
-        let program = places
-            .into_iter()
-            .chain([PathBuf::from("/usr/local/go/bin")])
-            .map(|folder| folder.join("go"))
-            .find(|file| file.is_file())
-            .with_context(|| format!("`go` is missing: install Go {}.{} or newer from https://go.dev/dl/ (it builds Kubernetes, etcd and Helm from source)", OLDEST.0, OLDEST.1))?;
-        let version = command::output(Command::new(&program).args(["env", "GOVERSION"]))?;
-        if release(&version).is_none_or(|release| release < OLDEST) {
-            bail!(
-                "{} is {version}, and {}.{} or newer is needed: https://go.dev/dl/",
-                program.display(),
-                OLDEST.0,
-                OLDEST.1
-            );
-        }
-        Ok(Self { program, version })
+    pub fn new(toolchain: Toolchain) -> Self {
+        Self { toolchain }
     }
 
     pub fn version(&self) -> &str {
-        &self.version
+        &self.toolchain.version
     }
 
     pub fn build(&self, cache: &Cache, program: &Program, folder: &Path) -> Result<()> {
@@ -137,7 +114,7 @@ impl Go {
     }
 
     fn go(&self, folder: &Path) -> Command {
-        let mut go = Command::new(&self.program);
+        let mut go = Command::new(&self.toolchain.program);
         go.current_dir(folder)
             .env("CGO_ENABLED", "0")
             .env("GOFLAGS", pins::GO_FLAGS)
@@ -145,24 +122,5 @@ impl Go {
             .env_remove("GOOS")
             .env_remove("GOARCH");
         go
-    }
-}
-
-/// `go1.26.8` → (1, 26)
-fn release(version: &str) -> Option<(u32, u32)> {
-    let mut numbers = version.strip_prefix("go")?.split(['.', '-', 'r', 'b', ' ']);
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn go_releases_are_compared_as_numbers() {
-        assert_eq!(release("go1.26.8"), Some((1, 26)));
-        assert_eq!(release("go1.26rc1"), Some((1, 26)));
-        assert!(release("go1.9") < Some(OLDEST));
-        assert_eq!(release("devel +abc"), None);
     }
 }

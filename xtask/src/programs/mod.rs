@@ -1,10 +1,11 @@
 //! The programs of the local Kubernetes, built from pinned Go modules, once per machine, into the cache.
 //!
-//! `pins` says what, `build` makes it. A program's folder in the cache is named by everything that decides its bytes, so a
+//! `pins` says what, `build` makes it with the Go that `toolchain` finds. A program's folder in the cache is named by everything that decides its bytes, so a
 //! changed pin is a different folder and an unchanged one is found again by any checkout.
 
 pub mod build;
 pub mod pins;
+pub mod toolchain;
 
 use std::path::{Path, PathBuf};
 
@@ -62,7 +63,7 @@ impl Programs {
 
 /// Builds what is missing of `wanted`, in that order, and says so.
 pub fn ensure(cache: &Cache, wanted: &[Program]) -> Result<Programs> {
-    let go = build::Go::find()?;
+    let go = build::Go::new(toolchain::ensure(cache)?);
     let folder_of = |program: &Program| {
         cache.binaries().join(format!(
             "{}-{}",
