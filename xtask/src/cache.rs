@@ -95,12 +95,13 @@ impl Cache {
     }
 }
 
-/// Makes `path` appear at once and whole: `fill` writes into a neighbour that is then renamed.
+/// Makes `path` appear at once and whole: `fill` writes into a neighbour that is then renamed. The caller holds a lock, so a
+/// neighbour that is there already is what a run that was ended left behind, and is removed.
 pub fn appear_whole(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let parent = path.parent().context("a path with a parent folder")?;
     fs::create_dir_all(parent)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let partial = parent.join(format!(".{name}.{}", std::process::id()));
+    let partial = parent.join(format!(".{name}.partial"));
     remove(&partial)?;
     let filled = fill(&partial);
     if filled.is_err() {
