@@ -41,8 +41,28 @@ spec:
   conversion:{conversion}
 {spec}{{{{- end }}}}
 ",
-        spec = indented(&literal(&spec)),
+        spec = indented(&literal(&quoted(&spec))),
     ))
+}
+
+/// Words that YAML 1.1, which Helm and kubectl read, takes for booleans: `mode: Off` would arrive as false.
+fn quoted(yaml: &str) -> String {
+    const BOOLEANS: [&str; 6] = ["y", "n", "yes", "no", "on", "off"];
+    let mut text = String::with_capacity(yaml.len());
+    for line in yaml.lines() {
+        let start = line.rfind(": ").or_else(|| line.rfind("- ")).map(|at| at + 2);
+        match start.map(|start| line.split_at(start)) {
+            Some((key, word)) if BOOLEANS.contains(&word.to_ascii_lowercase().as_str()) => {
+                text.push_str(key);
+                text.push('"');
+                text.push_str(word);
+                text.push('"');
+            }
+            _ => text.push_str(line),
+        }
+        text.push('\n');
+    }
+    text
 }
 
 /// The chart's list of the definitions whose conversion the webhook serves.
@@ -90,6 +110,15 @@ mod tests {
     use serde_json::Value as Json;
 
     use super::*;
+
+    #[test]
+    fn words_that_older_yaml_takes_for_booleans_are_quoted() {
+        let yaml = "enum:\n- Auto\n- Off\ndefault: on\ntext: switch it off\n";
+        assert_eq!(
+            quoted(yaml),
+            "enum:\n- Auto\n- \"Off\"\ndefault: \"on\"\ntext: switch it off\n"
+        );
+    }
 
     fn definition(versions: &[&str]) -> CustomResourceDefinition {
         let versions: Vec<Json> = versions
