@@ -138,10 +138,11 @@ impl Context {
 
     fn kubectl_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.environment.kubectl);
+        // First, because after a `--` it would belong to the program that `exec` runs.
         command
-            .args(arguments)
-            .env("KUBECONFIG", &self.environment.kubeconfig);
-        command.args(["--namespace", &self.namespace]);
+            .args(["--namespace", &self.namespace])
+            .args(arguments);
+        command.env("KUBECONFIG", &self.environment.kubeconfig);
         command
     }
 }

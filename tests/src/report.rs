@@ -193,5 +193,9 @@ fn container_line(container: &ContainerStatus) -> String {
 }
 
 fn unreadable(text: &mut String, what: &str, error: &kube::Error) {
-    let _ = writeln!(text, "({what} cannot be read: {error})");
+    let reason = match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    };
+    let _ = writeln!(text, "({what} cannot be read: {reason})");
 }

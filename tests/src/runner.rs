@@ -130,12 +130,7 @@ impl Suite {
             }
         } else {
             for scenario in chosen {
-                stage.tell(
-                    scenario,
-                    &Err(anyhow!("not played: {} failed", self.first.name)),
-                    Duration::ZERO,
-                    "",
-                );
+                stage.not_played(scenario);
             }
         }
         Ok(stage.sum_up(filtered_out, began.elapsed()))
@@ -218,6 +213,16 @@ impl Stage {
         self.tell(scenario, &outcome, took, &report)
     }
 
+    /// What is not played has not passed.
+    fn not_played(&self, scenario: Scenario) {
+        let name = format!("{}::{}", self.suite, scenario.name);
+        println!("test {name} ... FAILED (not played)");
+        self.failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(name);
+    }
+
     /// Readable, unique, and at most 63 characters.
     fn namespace_for(&self, scenario: &str) -> String {
         let number = self.entered.fetch_add(1, Ordering::Relaxed);
@@ -248,7 +253,8 @@ impl Stage {
             Err(error) => {
                 let _ = writeln!(
                     out,
-                    "test {name} ... FAILED ({seconds:.1} s)\n{error:?}\n{report}"
+                    "test {name} ... FAILED ({seconds:.1} s)\n{}\n{report}",
+                    told(error)
                 );
                 self.failed
                     .lock()
@@ -285,6 +291,12 @@ impl Stage {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The error and its causes, one below the other. Not `{:?}`: where backtraces are on, they would bury it.
+fn told(error: &anyhow::Error) -> String {
+    let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
+    causes.join("\n  because: ")
 }
 
 fn fatal(error: &anyhow::Error) -> ExitCode {

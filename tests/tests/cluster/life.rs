@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 use etcd_operator_tests::{Context, Outcome, until_all};
 use k8s_openapi::api::{
-    core::v1::{PersistentVolumeClaim, Pod, Secret, Service},
+    core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service},
     policy::v1::PodDisruptionBudget,
 };
 use kube::{ResourceExt, runtime::watcher};
@@ -160,6 +160,14 @@ pub(crate) async fn deleting_the_resource_removes_all_that_belonged_to_it(
         all(),
         "the budget to be gone",
         <[_]>::is_empty,
+    )
+    .await?;
+    // Every namespace has the API server's own certificate.
+    until_all(
+        context.api::<ConfigMap>(),
+        all(),
+        "the config maps to be gone",
+        |left| left.iter().all(|one| one.name_any() == "kube-root-ca.crt"),
     )
     .await?;
     until_all(
