@@ -7,11 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use etcd_operator_api::{
-    Policy,
-    v1beta2::EtcdCluster,
-    versions::{self, NotAVersion},
-};
+use etcd_operator_api::{Policy, policy::BadDefault, v1beta2::EtcdCluster};
 use etcd_operator_process::{
     BindError, ConnectError, Drain, HealthServer, Readiness, connect, metrics::RestRequests,
     one_line,
@@ -56,8 +52,8 @@ pub enum RunError {
     Bind(#[from] BindError),
     #[error(transparent)]
     Lease(#[from] LeaseError),
-    #[error("--default-etcd-version: {0}")]
-    DefaultVersion(String),
+    #[error(transparent)]
+    DefaultVersion(#[from] BadDefault),
     #[error("no identity: give --identity, or set POD_NAME")]
     NoIdentity,
     #[error("EtcdClusters cannot be read{scope}")]
@@ -70,7 +66,7 @@ pub enum RunError {
 
 /// Runs until told to drain, or until the lease is lost.
 pub async fn run(args: Args, drain: Drain) -> Result<(), RunError> {
-    let policy = policy(&args)?;
+    let policy = args.common.policy()?;
     let identity = args
         .identity
         .clone()
@@ -128,25 +124,6 @@ pub async fn run(args: Args, drain: Drain) -> Result<(), RunError> {
     }
     serving.abort();
     outcome
-}
-
-fn policy(args: &Args) -> Result<Policy, RunError> {
-    use etcd_operator_api::EndOfLife;
-    use etcd_operator_process::EndOfLifeVersions;
-    let end_of_life = match args.common.end_of_life_versions {
-        EndOfLifeVersions::Warn => EndOfLife::Warn,
-        EndOfLifeVersions::Deny => EndOfLife::Deny,
-    };
-    let default_version = match &args.common.default_etcd_version {
-        Some(text) => text
-            .parse()
-            .map_err(|error: NotAVersion| RunError::DefaultVersion(error.to_string()))?,
-        None => versions::newest(),
-    };
-    Ok(Policy {
-        default_version,
-        end_of_life,
-    })
 }
 
 fn host_name() -> Option<String> {

@@ -1,7 +1,7 @@
 //! What both binaries share: flags, logging, the Kubernetes client, readiness, the health port, metrics, signals and exit.
 //!
-//! It may touch the process (signals, stderr, one plain HTTP port) and open a client to the API server; it knows nothing of
-//! etcd, of our custom resources or of certificates.
+//! It may touch the process (signals, stderr, one plain HTTP port) and open a client to the API server; of etcd it knows only
+//! the policy its flags set, and nothing of our custom resources or of certificates.
 
 mod args;
 mod client;

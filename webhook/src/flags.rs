@@ -3,11 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::Parser;
-use etcd_operator_api::policy::is_end_of_life;
-use etcd_operator_api::versions::{self, NotAVersion};
-use etcd_operator_api::{EndOfLife, Policy, Version};
 use etcd_operator_certs::kubernetes::Place;
-use etcd_operator_process::{CommonArgs, EndOfLifeVersions, HasCommonArgs};
+use etcd_operator_process::{CommonArgs, HasCommonArgs};
 
 /// Admission and conversion for EtcdClusters.
 #[derive(Clone, Debug, Parser)]
@@ -53,19 +50,6 @@ pub struct Flags {
     pub autoscaler_accounts: Vec<String>,
 }
 
-/// A default version that no cluster should be born with.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DefaultVersionError {
-    #[error("--default-etcd-version: {0}")]
-    NotAVersion(#[from] NotAVersion),
-    #[error("--default-etcd-version {0} is not known to this operator: it knows etcd {oldest} to {newest}",
-        oldest = versions::oldest(), newest = versions::newest().minor())]
-    Unknown(Version),
-    #[error("--default-etcd-version {0} must not be an end-of-life version; the newest is {newest}",
-        newest = versions::newest())]
-    EndOfLife(Version),
-}
-
 impl HasCommonArgs for Flags {
     fn common(&self) -> &CommonArgs {
         &self.common
@@ -88,27 +72,6 @@ impl Flags {
             )
             .collect()
     }
-}
-
-/// What the operator's owner decided about versions.
-pub fn policy(common: &CommonArgs) -> Result<Policy, DefaultVersionError> {
-    let default_version = match &common.default_etcd_version {
-        None => versions::newest(),
-        Some(given) => given.parse::<Version>()?,
-    };
-    if versions::release(default_version.minor()).is_none() {
-        return Err(DefaultVersionError::Unknown(default_version));
-    }
-    if is_end_of_life(default_version) {
-        return Err(DefaultVersionError::EndOfLife(default_version));
-    }
-    Ok(Policy {
-        default_version,
-        end_of_life: match common.end_of_life_versions {
-            EndOfLifeVersions::Warn => EndOfLife::Warn,
-            EndOfLifeVersions::Deny => EndOfLife::Deny,
-        },
-    })
 }
 
 #[cfg(test)]
@@ -143,24 +106,6 @@ mod tests {
                 Place::CustomResourceDefinition("b".to_owned()),
             ]
         );
-    }
-
-    #[test]
-    fn the_default_version_must_be_one_a_new_cluster_may_have() {
-        let accepts = |more: &[&str]| policy(&flags(more).common).unwrap();
-        assert_eq!(accepts(&[]).default_version, versions::newest());
-        assert_eq!(
-            accepts(&["--end-of-life-versions=Deny"]).end_of_life,
-            EndOfLife::Deny
-        );
-        for (given, word) in [
-            ("3.x", "X.Y.Z"),
-            ("9.9.9", "not known"),
-            ("3.3.27", "end-of-life"),
-        ] {
-            let error = policy(&flags(&["--default-etcd-version", given]).common).unwrap_err();
-            assert!(error.to_string().contains(word), "{error}");
-        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_operator_api::policy::BadDefault;
 use etcd_operator_certs::kubernetes::{Keeper, KeeperError, Settings, Standing};
 use etcd_operator_certs::{HotResolver, Jitter, RotationPolicy};
 use etcd_operator_process::metrics::{RestRequests, registry};
@@ -13,7 +14,7 @@ use etcd_operator_process::{
 use jiff::Timestamp;
 
 use crate::admission::Admission;
-use crate::flags::{DefaultVersionError, Flags, policy};
+use crate::flags::Flags;
 use crate::metrics::Metrics;
 use crate::server::{Limits, serve, tls_config};
 use crate::surroundings::Live;
@@ -25,7 +26,7 @@ const LEAF_LIFETIME: Duration = Duration::from_hours(24);
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
-    DefaultVersion(#[from] DefaultVersionError),
+    DefaultVersion(#[from] BadDefault),
     #[error(transparent)]
     Bind(#[from] BindError),
     #[error(transparent)]
@@ -38,7 +39,7 @@ pub enum RunError {
 
 /// Runs until the drain is over.
 pub async fn run(flags: Flags, drain: Drain) -> Result<(), RunError> {
-    let policy = policy(&flags.common)?;
+    let policy = flags.common.policy()?;
     // Ports first: one in use is the quickest thing to find out.
     let health = HealthServer::bind(flags.common.health_listen).await?;
     let listener = bind(flags.listen, "--listen").await?;
