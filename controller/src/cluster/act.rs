@@ -27,7 +27,7 @@ use super::{
     names,
     observe::endpoint,
     observed::Observed,
-    step::{Step, Why},
+    step::{Reason, Step, Why},
 };
 use crate::{
     FIELD_MANAGER,
@@ -38,7 +38,9 @@ use crate::{
 pub enum ActError {
     #[error("{what} could not be written")]
     Api { what: String, source: kube::Error },
-    #[error("{what} exists and belongs to something else")]
+    #[error(
+        "{what} exists and belongs to something else: rename or delete it, or give this cluster another name"
+    )]
     NameTaken { what: String },
     #[error(transparent)]
     Certificate(#[from] CertificateError),
@@ -51,20 +53,47 @@ pub enum ActError {
 }
 
 impl ActError {
-    /// CamelCase, stable: the Event's reason and the metric's label.
-    pub fn reason(&self) -> &'static str {
+    /// The condition's reason, the Event's and the metric's label.
+    pub(crate) fn reason(&self) -> Reason {
         match self {
-            Self::Api { .. } => "KubernetesError",
-            Self::NameTaken { .. } => "NameTaken",
-            Self::Certificate(_) => "CertificateError",
-            Self::Etcd { .. } => "EtcdError",
-            Self::NobodyToAsk { .. } => "NobodyToAsk",
-            Self::NotLeader => "NotLeader",
+            Self::Api { .. } => Reason::KubernetesError,
+            Self::NameTaken { .. } => Reason::NameTaken,
+            Self::Certificate(_) => Reason::CertificateError,
+            Self::Etcd { .. } if self.is_patience() => Reason::EtcdNotReadyYet,
+            Self::Etcd { .. } => Reason::EtcdError,
+            Self::NobodyToAsk { .. } => Reason::NobodyToAsk,
+            Self::NotLeader => Reason::NotLeader,
         }
     }
 
+    /// Trying again will not help.
+    pub(crate) fn needs_a_person(&self) -> bool {
+        match self {
+            Self::NameTaken { .. } => true,
+            Self::Certificate(error) => error.needs_a_person(),
+            _ => false,
+        }
+    }
+
+    /// etcd asks for patience: it changes its membership only when all members have been connected for some seconds, and
+    /// promotes a learner only when it has caught up in the leader's eyes.
+    pub(crate) fn is_patience(&self) -> bool {
+        let Self::Etcd { source, .. } = self else {
+            return false;
+        };
+        let words = source.to_string();
+        [
+            "unhealthy cluster",
+            "in sync with leader",
+            "not enough started members",
+            "too many learner",
+        ]
+        .iter()
+        .any(|known| words.contains(known))
+    }
+
     /// Somebody else wrote in between: no fault, the next look sees it.
-    pub fn is_conflict(&self) -> bool {
+    pub(crate) fn is_conflict(&self) -> bool {
         let (Self::Api { source, .. } | Self::Certificate(CertificateError::Api { source, .. })) =
             self
         else {

@@ -45,6 +45,13 @@ pub enum CertificateError {
     MissingKey { secret: String, key: &'static str },
 }
 
+impl CertificateError {
+    /// The Secret is not what it must be; only whoever made it can change that.
+    pub(crate) fn needs_a_person(&self) -> bool {
+        !matches!(self, Self::Api { .. })
+    }
+}
+
 /// What the operator shows to etcd, and whom it believes.
 #[derive(Clone, Debug)]
 pub(crate) struct OperatorIdentity {

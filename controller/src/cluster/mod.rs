@@ -12,14 +12,20 @@ pub mod step;
 
 use std::{sync::Arc, time::Duration};
 
-use etcd_operator_api::{Policy, ValidatedCluster, v1beta2::EtcdCluster};
+use etcd_operator_api::{
+    Policy, ValidatedCluster,
+    v1beta2::{
+        BootstrapRecord, EtcdCluster, EtcdClusterStatus,
+        condition::{READY, STALLED},
+    },
+};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service},
     policy::v1::PodDisruptionBudget,
 };
 use kube::{
-    Client, ResourceExt,
+    Client, Resource,
     runtime::{
         controller::Action,
         events::{Event, EventType, Recorder},
@@ -83,8 +89,8 @@ pub enum ReconcileError {
 impl ReconcileError {
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Act(error) => error.reason(),
-            Self::Observe(_) => "CertificateError",
+            Self::Act(error) => error.reason().as_str(),
+            Self::Observe(_) => Reason::CertificateError.as_str(),
             Self::WatchEnded(_) => "WatchEnded",
         }
     }
@@ -108,45 +114,24 @@ pub(crate) async fn reconcile(
         Ok(cluster) => cluster,
         Err(violations) => {
             let words: Vec<String> = violations.iter().map(ToString::to_string).collect();
-            let held = status::held(&object, Timestamp::now(), &words.join("; "));
-            publish(
-                &context,
-                &object,
-                held,
-                &Plan::stalled(Reason::InvalidSpec, words.join("; ")),
-            )
-            .await?;
-            return Ok(Action::await_change());
+            return hold(&context, &object, Reason::InvalidSpec, &words.join("; ")).await;
         }
     };
-    let seen = observe::observe(&context, &object, &cluster).await?;
-    let plan = plan::plan(&cluster, &seen);
-    let frozen = cluster.paused || plan.is_stalled_by_name();
-    if !frozen && let Err(error) = act::keep_children(&context, &cluster, &seen).await {
-        return fail(&context, &object, &cluster, &seen, error).await;
-    }
-    let mut record = None;
-    if let Some(step) = &plan.step {
-        tracing::info!(
-            cluster = object.name_any(),
-            namespace = cluster.namespace,
-            reason = step.reason(),
-            "{step}"
-        );
-        match Box::pin(act::perform(&context, &cluster, &seen, step)).await {
-            Ok(written) => record = written,
-            Err(error) => return fail(&context, &object, &cluster, &seen, error).await,
+    let seen = match observe::observe(&context, &object, &cluster).await {
+        Ok(seen) => seen,
+        Err(error) if error.needs_a_person() => {
+            return hold(&context, &object, Reason::SecretUnusable, &one_line(&error)).await;
         }
-        context.metrics.step(step.reason());
-        if step.is_told() {
-            tell(
-                &context,
-                &object,
-                EventType::Normal,
-                step.reason(),
-                &step.to_string(),
-            )
-            .await;
+        Err(error) => return Err(error.into()),
+    };
+    let mut plan = plan::plan(&cluster, &seen);
+    let mut record = None;
+    let mut failure = None;
+    match take(&context, &object, &cluster, &seen, &plan).await {
+        Ok(written) => record = written,
+        Err(error) => {
+            plan = plan.hindered_by(error.reason(), &one_line(&error), error.needs_a_person());
+            failure = (!error.is_patience()).then_some(error);
         }
     }
     let mut status = status::status(&object, &cluster, &seen, &plan);
@@ -154,6 +139,67 @@ pub(crate) async fn reconcile(
         status.bootstrap = record;
     }
     publish(&context, &object, status, &plan).await?;
+    match failure {
+        Some(error) => Err(error.into()),
+        None => Ok(Action::requeue(plan.look_again)),
+    }
+}
+
+/// Keeps the fixed children, then takes the one step and tells of it.
+async fn take(
+    context: &Context,
+    object: &EtcdCluster,
+    cluster: &ValidatedCluster,
+    seen: &observed::Observed,
+    plan: &Plan,
+) -> Result<Option<BootstrapRecord>, ActError> {
+    if !cluster.paused && !plan.is_waiting_for_names() {
+        act::keep_children(context, cluster, seen).await?;
+    }
+    let Some(step) = &plan.step else {
+        return Ok(None);
+    };
+    let record = Box::pin(act::perform(context, cluster, seen, step)).await?;
+    tracing::info!(
+        cluster = cluster.name,
+        namespace = cluster.namespace,
+        reason = step.reason(),
+        "{step}"
+    );
+    context.metrics.step(step.reason());
+    for telling in step.story() {
+        let about = telling
+            .member
+            .map(|name| status::pod_reference(cluster, &name));
+        let event = event(EventType::Normal, step.reason(), &telling.note);
+        tell(
+            context,
+            object,
+            Event {
+                secondary: about,
+                ..event
+            },
+        )
+        .await;
+    }
+    Ok(record)
+}
+
+/// Holds a resource: says why, and touches nothing.
+async fn hold(
+    context: &Context,
+    object: &EtcdCluster,
+    reason: Reason,
+    message: &str,
+) -> Result<Action, ReconcileError> {
+    let plan = Plan::stalled(reason, message);
+    publish(
+        context,
+        object,
+        status::held(object, Timestamp::now(), reason, message),
+        &plan,
+    )
+    .await?;
     Ok(Action::requeue(plan.look_again))
 }
 
@@ -161,97 +207,53 @@ pub(crate) async fn reconcile(
 async fn publish(
     context: &Context,
     object: &EtcdCluster,
-    status: etcd_operator_api::v1beta2::EtcdClusterStatus,
+    status: EtcdClusterStatus,
     plan: &Plan,
 ) -> Result<(), ActError> {
     if !status::worth_writing(object.status.as_ref(), &status) {
         return Ok(());
     }
-    let was = |type_: &str| {
-        let conditions = object.status.iter().flat_map(|status| &status.conditions);
-        conditions
-            .into_iter()
-            .any(|known| known.type_ == type_ && known.status == "True")
+    let turn = match &plan.outlook {
+        Outlook::Settled if !status::holds(object, READY) => Some(event(
+            EventType::Normal,
+            "Ready",
+            "what the spec asks for is what runs",
+        )),
+        Outlook::Stalled { reason, message } if !status::holds(object, STALLED) => {
+            Some(event(EventType::Warning, reason.as_str(), message))
+        }
+        Outlook::Working {
+            reason, message, ..
+        } if reason.is_a_failure() => Some(event(EventType::Warning, reason.as_str(), message)),
+        _ => None,
     };
-    let (was_ready, was_stalled) = (was("Ready"), was("Stalled"));
     let mut updated = object.clone();
     updated.status = Some(status);
     act::write_status(context, &updated).await?;
-    match &plan.outlook {
-        Outlook::Settled if !was_ready => {
-            tell(
-                context,
-                object,
-                EventType::Normal,
-                "Ready",
-                "what the spec asks for is what runs",
-            )
-            .await;
-        }
-        Outlook::Stalled { reason, message } if !was_stalled => {
-            tell(
-                context,
-                object,
-                EventType::Warning,
-                reason.as_str(),
-                message,
-            )
-            .await;
-        }
-        _ => {}
+    if let Some(turn) = turn {
+        tell(context, object, turn).await;
     }
     Ok(())
 }
 
-/// A step that failed is part of the story: the condition and an Event carry the step's own reason.
-async fn fail(
-    context: &Context,
-    object: &EtcdCluster,
-    cluster: &ValidatedCluster,
-    seen: &observed::Observed,
-    error: ActError,
-) -> Result<Action, ReconcileError> {
-    if !error.is_conflict() && !matches!(error, ActError::NotLeader) {
-        tell(
-            context,
-            object,
-            EventType::Warning,
-            error.reason(),
-            &one_line(&error),
-        )
-        .await;
-        if let ActError::NameTaken { what } = &error {
-            let message = format!(
-                "{what} exists and belongs to something else: rename or delete it, or give this cluster another name"
-            );
-            let plan = Plan::stalled(Reason::NameTaken, message);
-            publish(
-                context,
-                object,
-                status::status(object, cluster, seen, &plan),
-                &plan,
-            )
-            .await?;
-        }
-    }
-    Err(error.into())
-}
-
-/// An Event. One that cannot be written is no reason to stop.
-async fn tell(context: &Context, object: &EtcdCluster, type_: EventType, reason: &str, note: &str) {
-    let event = Event {
+fn event(type_: EventType, reason: &str, note: &str) -> Event {
+    Event {
         type_,
         reason: reason.to_owned(),
         note: Some(note.to_owned()),
         action: "Reconcile".to_owned(),
         secondary: None,
-    };
+    }
+}
+
+/// Writes an Event. One that cannot be written is no reason to stop.
+async fn tell(context: &Context, object: &EtcdCluster, event: Event) {
     if let Err(error) = context
         .recorder
-        .publish(&event, &status::reference(object))
+        .publish(&event, &object.object_ref(&()))
         .await
     {
-        tracing::debug!(%error, reason, "an event was not written");
+        tracing::debug!(%error, reason = event.reason, "an event was not written");
     }
 }
 

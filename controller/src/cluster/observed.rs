@@ -91,6 +91,13 @@ pub struct ClaimFacts {
     pub lost: bool,
 }
 
+impl ClaimFacts {
+    /// A pod can be started on it.
+    pub fn usable(&self) -> bool {
+        !self.lost && !self.terminating
+    }
+}
+
 /// How a member's etcd starts on an *empty* data directory; on data it finds, etcd ignores all of this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {

@@ -113,12 +113,17 @@ pub(crate) fn status(
 }
 
 /// The status of a resource that is held because its spec is not sound: what was last seen stays, nothing is touched.
-pub(crate) fn held(object: &EtcdCluster, now: Timestamp, message: &str) -> EtcdClusterStatus {
+pub(crate) fn held(
+    object: &EtcdCluster,
+    now: Timestamp,
+    reason: Reason,
+    message: &str,
+) -> EtcdClusterStatus {
     let mut status = object.status.clone().unwrap_or_default();
     let generation = object.metadata.generation;
     status.observed_generation = generation;
     status.summary = Some(Summary::Stalled);
-    let reason = Reason::InvalidSpec.as_str();
+    let reason = reason.as_str();
     for (type_, value) in [(READY, "False"), (RECONCILING, "False"), (STALLED, "True")] {
         set(
             &mut status.conditions,
@@ -337,8 +342,21 @@ pub(crate) fn worth_writing(before: Option<&EtcdClusterStatus>, after: &EtcdClus
     before.is_none_or(|before| quiet(before) != quiet(after))
 }
 
-/// For Events: what they are about.
-pub(crate) fn reference(object: &EtcdCluster) -> ObjectReference {
-    use kube::Resource as _;
-    object.object_ref(&())
+/// Whether the last status says this condition is true.
+pub(crate) fn holds(object: &EtcdCluster, type_: &str) -> bool {
+    let conditions = object.status.iter().flat_map(|status| &status.conditions);
+    conditions
+        .into_iter()
+        .any(|known| known.type_ == type_ && known.status == "True")
+}
+
+/// A member's pod, for an Event that is about it.
+pub(crate) fn pod_reference(cluster: &ValidatedCluster, member: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: Some(member.to_owned()),
+        namespace: Some(cluster.namespace.clone()),
+        ..ObjectReference::default()
+    }
 }

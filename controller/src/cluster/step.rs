@@ -89,9 +89,9 @@ impl Step {
         match self {
             Self::RecordBootstrap { .. } => "BootstrapRecorded",
             Self::RecordClaims { .. } => "ClaimsRecorded",
-            Self::Prepare { .. } => "MembersPrepared",
+            Self::Prepare { .. } => "MemberPrepared",
             Self::Renew { .. } => "CertificatesRenewed",
-            Self::Start { .. } => "MembersStarted",
+            Self::Start { .. } => "MemberStarted",
             Self::AddLearner { .. } => "LearnerAdded",
             Self::Promote { .. } => "LearnerPromoted",
             Self::Remove { .. } => "MemberRemoved",
@@ -104,13 +104,67 @@ impl Step {
         }
     }
 
-    /// Whether a person following along wants an Event for it: bookkeeping stays out of `kubectl describe`.
-    pub fn is_told(&self) -> bool {
-        !matches!(
-            self,
-            Self::RecordBootstrap { .. } | Self::RecordClaims { .. } | Self::Prepare { .. }
-        )
+    /// What `kubectl describe` tells of it: a line per member, so that none is folded into another's. Bookkeeping stays out.
+    pub fn story(&self) -> Vec<Telling> {
+        let about = |member: &String, note: String| Telling {
+            member: Some(member.clone()),
+            note,
+        };
+        match self {
+            Self::RecordBootstrap { .. } | Self::RecordClaims { .. } | Self::Prepare { .. } => {
+                Vec::new()
+            }
+            Self::Renew { members } => members
+                .iter()
+                .map(|name| about(name, format!("renewed the certificates of {name}")))
+                .collect(),
+            Self::Start { members, why } => members
+                .iter()
+                .map(|name| about(name, format!("started {name}: {}", why.words())))
+                .collect(),
+            Self::AddLearner { name } => vec![about(name, format!("added {name} as a learner"))],
+            Self::Promote { name, .. } => vec![about(name, format!("promoted {name} to a voter"))],
+            Self::Remove { name, why, .. } => {
+                vec![about(
+                    name,
+                    format!("removed {name} from the cluster: {}", why.words()),
+                )]
+            }
+            Self::MoveLeader { from, to, .. } => {
+                vec![about(to, format!("moved leadership from {from} to {to}"))]
+            }
+            Self::EnableDowngrade { to } => {
+                vec![Telling {
+                    member: None,
+                    note: format!("etcd prepares its data for {to}"),
+                }]
+            }
+            Self::CancelDowngrade => vec![Telling {
+                member: None,
+                note: "cancelled the downgrade".to_owned(),
+            }],
+            Self::Restart { name, why, .. } => {
+                vec![about(name, format!("restarted {name}: {}", why.words()))]
+            }
+            Self::DeletePod { name, why, .. } => {
+                vec![about(name, format!("deleted pod {name}: {}", why.words()))]
+            }
+            Self::DeleteClaim { name, .. } => {
+                vec![about(
+                    name,
+                    format!("deleted claim {name}: it is no longer a member"),
+                )]
+            }
+        }
     }
+}
+
+/// One line of a cluster's story.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Telling {
+    /// The member it is about.
+    pub member: Option<String>,
+    pub note: String,
 }
 
 impl fmt::Display for Step {
@@ -172,9 +226,21 @@ pub enum Activity {
     Recovering,
 }
 
-/// Why the cluster is not settled: the condition's reason, CamelCase and stable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+macro_rules! reasons {
+    ($($name:ident,)*) => {
+        /// Why the cluster is not settled: the condition's reason, CamelCase and stable.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Reason { $($name,)* }
+
+        impl Reason {
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+        }
+    };
+}
+
+reasons! {
     Bootstrapping,
     WaitingForMembers,
     WaitingForOldChildren,
@@ -196,37 +262,23 @@ pub enum Reason {
     Downgrading,
     IllegalVersionChange,
     CleaningUp,
-    SecretMissing,
+    SecretUnusable,
     RenewingCertificates,
+    KubernetesError,
+    CertificateError,
+    EtcdError,
+    EtcdNotReadyYet,
+    NobodyToAsk,
+    NotLeader,
 }
 
 impl Reason {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Bootstrapping => "Bootstrapping",
-            Self::WaitingForMembers => "WaitingForMembers",
-            Self::WaitingForOldChildren => "WaitingForOldChildren",
-            Self::NameTaken => "NameTaken",
-            Self::InvalidSpec => "InvalidSpec",
-            Self::Paused => "Paused",
-            Self::MembersMissing => "MembersMissing",
-            Self::QuorumLost => "QuorumLost",
-            Self::FounderLost => "FounderLost",
-            Self::DifferentCluster => "DifferentCluster",
-            Self::UnknownMember => "UnknownMember",
-            Self::MemberUnhealthy => "MemberUnhealthy",
-            Self::ReplacingMember => "ReplacingMember",
-            Self::LearnerCatchingUp => "LearnerCatchingUp",
-            Self::ScalingUp => "ScalingUp",
-            Self::ScalingDown => "ScalingDown",
-            Self::RollingVersion => "RollingVersion",
-            Self::RollingConfiguration => "RollingConfiguration",
-            Self::Downgrading => "Downgrading",
-            Self::IllegalVersionChange => "IllegalVersionChange",
-            Self::CleaningUp => "CleaningUp",
-            Self::SecretMissing => "SecretMissing",
-            Self::RenewingCertificates => "RenewingCertificates",
-        }
+    /// A step was tried and failed, as opposed to: is under way, or waits its turn.
+    pub(crate) const fn is_a_failure(self) -> bool {
+        matches!(
+            self,
+            Self::KubernetesError | Self::CertificateError | Self::EtcdError | Self::NobodyToAsk
+        )
     }
 }
 
@@ -263,6 +315,32 @@ impl Plan {
         }
     }
 
+    /// The step was tried and did not happen: the outlook says why, and the rest of the plan stands.
+    pub(crate) fn hindered_by(self, reason: Reason, message: &str, needs_a_person: bool) -> Self {
+        if needs_a_person {
+            return Self::stalled(reason, message);
+        }
+        let activity = match self.outlook {
+            Outlook::Working { activity, .. } => activity,
+            _ => Activity::Configuring,
+        };
+        Self {
+            step: None,
+            ..Self::waiting(activity, reason, message)
+        }
+    }
+
+    /// Names we need are taken: then not even the fixed children are touched.
+    pub(crate) fn is_waiting_for_names(&self) -> bool {
+        matches!(
+            self.outlook,
+            Outlook::Working {
+                reason: Reason::WaitingForOldChildren,
+                ..
+            }
+        )
+    }
+
     pub fn waiting(activity: Activity, reason: Reason, message: impl Into<String>) -> Self {
         Self {
             step: None,
@@ -285,21 +363,5 @@ impl Plan {
             step: Some(step),
             ..Self::waiting(activity, reason, message)
         }
-    }
-}
-
-impl Plan {
-    /// A name we need is taken: then not even the fixed children are touched.
-    pub(crate) fn is_stalled_by_name(&self) -> bool {
-        matches!(
-            self.outlook,
-            Outlook::Stalled {
-                reason: Reason::NameTaken,
-                ..
-            } | Outlook::Working {
-                reason: Reason::WaitingForOldChildren,
-                ..
-            }
-        )
     }
 }

@@ -4,7 +4,7 @@ use etcd_operator_api::ValidatedCluster;
 
 use super::bootstrap::prepared;
 use crate::cluster::{
-    observed::{Member, Observed, is_ephemeral},
+    observed::{ClaimFacts, Member, Observed, is_ephemeral},
     step::{Activity, Plan, Reason, Step, Why},
 };
 
@@ -16,7 +16,7 @@ pub(super) fn without_quorum(seen: &Observed) -> Plan {
         .iter()
         .filter(|(name, member)| {
             member.pod.is_none()
-                && member.claim.as_ref().is_some_and(|claim| !claim.lost)
+                && member.claim.as_ref().is_some_and(ClaimFacts::usable)
                 && seen.starts.contains_key(*name)
         })
         .map(|(name, _)| name.clone())
@@ -70,7 +70,11 @@ pub(super) fn missing_pods(cluster: &ValidatedCluster, seen: &Observed) -> Optio
         .members
         .iter()
         .filter(|(_, member)| {
-            member.pod.is_none() && member.listed.is_some() && !data_lost(cluster, member)
+            member.pod.is_none()
+                && member.listed.is_some()
+                && !data_lost(cluster, member)
+                // A claim on its way out takes no new pod; when it is gone, so is the data.
+                && member.claim.as_ref().is_none_or(|claim| !claim.terminating)
         })
         .collect();
     let activity = if absent

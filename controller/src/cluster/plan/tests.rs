@@ -316,6 +316,18 @@ fn a_lost_claim_means_remove_first() {
 }
 
 #[test]
+fn nothing_is_started_on_a_claim_that_is_being_deleted() {
+    let cluster = cluster(json!({}));
+    let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    lose_pod(&mut seen, "c-b");
+    member(&mut seen, "c-b").claim.as_mut().unwrap().terminating = true;
+    assert_eq!(
+        plans(&cluster, &seen),
+        "no step; Recovering WaitingForMembers: waiting for c-b"
+    );
+}
+
+#[test]
 fn what_is_left_of_a_removed_member_goes_pod_first() {
     let cluster = cluster(json!({}));
     let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
