@@ -140,7 +140,10 @@ fn show(narrator: &Narrator, stage: &Stage, namespace: &str) -> Result<()> {
         "--create-namespace",
         "--wait",
     ];
-    helm.extend(stage.chart_arguments.iter().map(String::as_str));
+    // On a cluster that was shown before, pods of another build may run under the image's name.
+    if !stage.local || narrator.installed(RELEASE, NAMESPACE) {
+        helm.extend(stage.chart_arguments.iter().map(String::as_str));
+    }
     narrator.helm(&helm)?;
     narrator.kubectl(&["get", "deployments", "--namespace", NAMESPACE])?;
 

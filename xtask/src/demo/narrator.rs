@@ -39,6 +39,12 @@ impl Narrator {
         succeed(&mut self.command(&self.helm, words))
     }
 
+    /// Whether Helm knows that release; not shown.
+    pub(super) fn installed(&self, release: &str, namespace: &str) -> bool {
+        let status = ["status", release, "--namespace", namespace];
+        command::run(&mut self.command(&self.helm, &status)).is_ok()
+    }
+
     pub(super) fn kubectl(&self, words: &[&str]) -> Result<()> {
         announce("kubectl", words, None);
         succeed(&mut self.command(&self.kubectl, words))
