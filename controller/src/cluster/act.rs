@@ -19,13 +19,14 @@ use kube::{
     runtime::reflector::{ObjectRef, Store},
 };
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
 
 use super::{
     Context,
     certificates::{self, CertificateError},
     children::{self, budget, claim, pod, services, starts},
     names,
-    observe::endpoint,
+    observe::{self, endpoint},
     observed::Observed,
     step::{Reason, Step, Why},
 };
@@ -48,6 +49,8 @@ pub enum ActError {
     Etcd { what: String, source: EtcdError },
     #[error("no member of the cluster can be reached to {what}")]
     NobodyToAsk { what: String },
+    #[error("{what} is not needed any more: the cluster has changed since it was looked at")]
+    OutOfDate { what: String },
     #[error("the lease is not held: another controller may act")]
     NotLeader,
 }
@@ -62,6 +65,7 @@ impl ActError {
             Self::Etcd { .. } if self.is_patience() => Reason::EtcdNotReadyYet,
             Self::Etcd { .. } => Reason::EtcdError,
             Self::NobodyToAsk { .. } => Reason::NobodyToAsk,
+            Self::OutOfDate { .. } => Reason::OutOfDate,
             Self::NotLeader => Reason::NotLeader,
         }
     }
@@ -94,6 +98,9 @@ impl ActError {
 
     /// Somebody else wrote in between: no fault, the next look sees it.
     pub(crate) fn is_conflict(&self) -> bool {
+        if matches!(self, Self::OutOfDate { .. }) {
+            return true;
+        }
         let (Self::Api { source, .. } | Self::Certificate(CertificateError::Api { source, .. })) =
             self
         else {
@@ -289,7 +296,8 @@ pub(crate) async fn perform(
                     source,
                 })?;
         }
-        Step::Remove { id, .. } => {
+        Step::Remove { id, name, why } => {
+            still_beyond_hope(context, cluster, name, *why, step).await?;
             let mut client = any_member(context, cluster, seen, step).await?;
             etcd::within(client.member_remove(*id))
                 .await
@@ -334,6 +342,14 @@ pub(crate) async fn perform(
                 source,
             })?;
         }
+        Step::GrowClaims { members, size } => {
+            try_join_all(
+                members
+                    .iter()
+                    .map(|name| grow(context, cluster, name, size)),
+            )
+            .await?;
+        }
         Step::Restart { name, pod_uid, .. } => {
             delete::<Pod>(context, cluster, name, pod_uid).await?;
         }
@@ -349,6 +365,47 @@ pub(crate) async fn perform(
         }
     }
     Ok(None)
+}
+
+/// A member is removed because of what a cache said of its pod or claim: the API server itself must say so too.
+async fn still_beyond_hope(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    name: &str,
+    why: Why,
+    step: &Step,
+) -> Result<(), ActError> {
+    let unread = |what: &str, source| ActError::Api {
+        what: format!("{what} {name}"),
+        source,
+    };
+    let back = match why {
+        Why::DataLost => {
+            let claims: Api<PersistentVolumeClaim> =
+                Api::namespaced(context.client.clone(), &cluster.namespace);
+            let claim = claims
+                .get_opt(name)
+                .await
+                .map_err(|source| unread("PersistentVolumeClaim", source))?;
+            claim.is_some_and(|claim| !observe::claim_facts(&claim).lost)
+        }
+        Why::Unreachable => {
+            let pods: Api<Pod> = Api::namespaced(context.client.clone(), &cluster.namespace);
+            let pod = pods
+                .get_opt(name)
+                .await
+                .map_err(|source| unread("Pod", source))?;
+            pod.is_some_and(|pod| observe::pod_facts(&pod).ready)
+        }
+        _ => false,
+    };
+    if back {
+        Err(ActError::OutOfDate {
+            what: step.to_string(),
+        })
+    } else {
+        Ok(())
+    }
 }
 
 /// Asked before every write: a controller that lost its lease must not act.
@@ -380,6 +437,25 @@ where
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
         Err(source) => Err(ActError::Api { what, source }),
     }
+}
+
+/// Asks for a larger volume. Claims never shrink, so this is right whatever happened since.
+async fn grow(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    name: &str,
+    size: &str,
+) -> Result<(), ActError> {
+    let api: Api<PersistentVolumeClaim> =
+        Api::namespaced(context.client.clone(), &cluster.namespace);
+    let wish = json!({"spec": {"resources": {"requests": {"storage": size}}}});
+    api.patch(name, &PatchParams::default(), &Patch::Merge(&wish))
+        .await
+        .map_err(|source| ActError::Api {
+            what: format!("PersistentVolumeClaim {name}"),
+            source,
+        })?;
+    Ok(())
 }
 
 /// Deletes exactly this object: a namesake created since is left alone.

@@ -7,6 +7,7 @@ use std::{
 
 use etcd_operator_api::{
     ValidatedCluster, Version,
+    quantity::Amount,
     v1beta2::{EtcdCluster, Summary},
 };
 use futures::future::join_all;
@@ -223,10 +224,15 @@ fn understand(
     })
 }
 
-fn claim_facts(claim: &PersistentVolumeClaim) -> ClaimFacts {
+pub(crate) fn claim_facts(claim: &PersistentVolumeClaim) -> ClaimFacts {
     ClaimFacts {
         uid: claim.uid().unwrap_or_default(),
         terminating: claim.metadata.deletion_timestamp.is_some(),
+        requested: claim
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.resources.as_ref()?.requests.as_ref()?.get("storage"))
+            .and_then(|size| Amount::parse(size).ok()?.bytes()),
         lost: claim
             .status
             .as_ref()
@@ -235,7 +241,7 @@ fn claim_facts(claim: &PersistentVolumeClaim) -> ClaimFacts {
     }
 }
 
-fn pod_facts(pod: &Pod) -> PodFacts {
+pub(crate) fn pod_facts(pod: &Pod) -> PodFacts {
     let status = pod.status.clone().unwrap_or_default();
     let created = pod
         .metadata

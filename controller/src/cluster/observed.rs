@@ -87,6 +87,8 @@ pub struct PodFacts {
 pub struct ClaimFacts {
     pub uid: String,
     pub terminating: bool,
+    /// How much it asks for, in bytes.
+    pub requested: Option<u64>,
     /// `Lost`: the volume behind it is gone.
     pub lost: bool,
 }

@@ -33,6 +33,8 @@ pub enum Step {
     EnableDowngrade { to: Minor },
     /// Tell etcd that no downgrade is wanted any more.
     CancelDowngrade,
+    /// Ask for larger volumes; members go on meanwhile.
+    GrowClaims { members: Vec<String>, size: String },
     /// Delete a pod so that it is made anew on its claim.
     Restart {
         name: String,
@@ -98,6 +100,7 @@ impl Step {
             Self::MoveLeader { .. } => "LeaderMoved",
             Self::EnableDowngrade { .. } => "DowngradeEnabled",
             Self::CancelDowngrade => "DowngradeCancelled",
+            Self::GrowClaims { .. } => "ClaimGrown",
             Self::Restart { .. } => "MemberRestarted",
             Self::DeletePod { .. } => "PodDeleted",
             Self::DeleteClaim { .. } => "ClaimDeleted",
@@ -143,6 +146,10 @@ impl Step {
                 member: None,
                 note: "cancelled the downgrade".to_owned(),
             }],
+            Self::GrowClaims { members, size } => members
+                .iter()
+                .map(|name| about(name, format!("asked for {size} for claim {name}")))
+                .collect(),
             Self::Restart { name, why, .. } => {
                 vec![about(name, format!("restarted {name}: {}", why.words()))]
             }
@@ -192,6 +199,9 @@ impl fmt::Display for Step {
             Self::MoveLeader { from, to, .. } => write!(f, "move leadership from {from} to {to}"),
             Self::EnableDowngrade { to } => write!(f, "prepare etcd for a downgrade to {to}"),
             Self::CancelDowngrade => write!(f, "cancel the downgrade"),
+            Self::GrowClaims { members, size } => {
+                write!(f, "grow the claims of {} to {size}", members.join(", "))
+            }
             Self::Restart { name, why, .. } => write!(f, "restart {name}: {}", why.words()),
             Self::DeletePod { name, why, .. } => write!(f, "delete pod {name}: {}", why.words()),
             Self::DeleteClaim { name, .. } => {
@@ -262,6 +272,8 @@ reasons! {
     Downgrading,
     IllegalVersionChange,
     CleaningUp,
+    GrowingStorage,
+    NeedsNewerEtcd,
     SecretUnusable,
     RenewingCertificates,
     KubernetesError,
@@ -269,6 +281,7 @@ reasons! {
     EtcdError,
     EtcdNotReadyYet,
     NobodyToAsk,
+    OutOfDate,
     NotLeader,
 }
 

@@ -12,6 +12,7 @@ mod rollout;
 #[cfg(test)]
 mod simulation;
 mod size;
+mod storage;
 #[cfg(test)]
 mod tests;
 
@@ -64,6 +65,7 @@ fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
         restart::missing_pods,
         heal::replace_lost,
         heal::learner,
+        storage::grow,
         size::follow_spec,
         heal::wait_for_health,
         rollout::follow_spec,

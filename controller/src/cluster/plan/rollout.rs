@@ -61,6 +61,7 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
         ));
     }
     if Some(*name) == leader
+        && cluster.version.abilities().move_leader
         && let Some((to, to_id)) = successor(seen, name)
     {
         let step = Step::MoveLeader {

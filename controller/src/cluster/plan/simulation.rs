@@ -301,6 +301,7 @@ impl World {
             members.entry(name.clone()).or_default().claim = Some(ClaimFacts {
                 uid: uid.to_string(),
                 terminating: false,
+                requested: None,
                 lost: false,
             });
         }
@@ -407,7 +408,7 @@ impl World {
                 record = Some(BootstrapRecord {
                     token: "t".to_owned(),
                     members,
-                })
+                });
             }
             Some(Step::Prepare { members }) => {
                 for name in members {
@@ -427,11 +428,8 @@ impl World {
                     }
                 }
             }
-            Some(step) => {
-                if may_write() {
-                    self.disrupt(&step);
-                }
-            }
+            Some(step) if may_write() => self.disrupt(&step),
+            Some(_) => {}
         }
         if may_write() && self.kubernetes.status_version == status_version {
             let known = self

@@ -26,6 +26,15 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
         ));
     }
     if voters < size {
+        if !cluster.version.abilities().learners {
+            return Some(Plan::stalled(
+                Reason::NeedsNewerEtcd,
+                format!(
+                    "{voters} of {size} members, and etcd {} cannot take in a learner: upgrade to 3.4 or newer first",
+                    cluster.version
+                ),
+            ));
+        }
         let name = names::newcomer(cluster, seen);
         let message = format!("{voters} of {size} members: adding {name}");
         return Some(Plan::step(

@@ -77,6 +77,7 @@ fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
         claim: Some(ClaimFacts {
             uid: format!("claim-{name}"),
             terminating: false,
+            requested: Some(8 << 30),
             lost: false,
         }),
         listed: Some(Listed {
@@ -203,6 +204,7 @@ fn founders_get_claims_then_the_claims_are_written_down_then_all_start_at_once()
         let claim = Some(ClaimFacts {
             uid: format!("claim-{name}"),
             terminating: false,
+            requested: Some(8 << 30),
             lost: false,
         });
         seen.members.insert(
@@ -249,6 +251,7 @@ fn a_founder_is_never_started_on_a_claim_other_than_the_recorded_one() {
         let claim = Some(ClaimFacts {
             uid: format!("claim-{name}"),
             terminating: false,
+            requested: Some(8 << 30),
             lost: false,
         });
         seen.members.insert(
@@ -377,6 +380,7 @@ fn a_missing_voter_is_replaced_by_a_learner_that_is_promoted_when_it_has_caught_
     member(&mut seen, "c-n").claim = Some(ClaimFacts {
         uid: "u".to_owned(),
         terminating: false,
+        requested: Some(8 << 30),
         lost: false,
     });
     let mut seen = settle(&cluster, seen);
@@ -599,5 +603,15 @@ fn a_namesake_waits_until_the_former_clusters_children_are_collected() {
     assert!(
         plans(&cluster, &seen)
             .starts_with("no step; Creating WaitingForOldChildren: waiting until Service c")
+    );
+}
+
+#[test]
+fn volumes_grow_with_the_spec_while_members_serve() {
+    let cluster = cluster(json!({"storage": {"size": "20Gi"}}));
+    let seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    assert_eq!(
+        plans(&cluster, &seen),
+        "grow the claims of c-a, c-b, c-d to 20Gi; Configuring GrowingStorage: growing 3 volumes to 20Gi"
     );
 }
