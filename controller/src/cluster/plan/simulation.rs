@@ -393,7 +393,6 @@ impl World {
         }
         let mut record = None;
         match plan.step.clone() {
-            None => {}
             Some(Step::RecordBootstrap { token, members }) => {
                 let members = members
                     .into_iter()
@@ -429,7 +428,7 @@ impl World {
                 }
             }
             Some(step) if may_write() => self.disrupt(&step),
-            Some(_) => {}
+            None | Some(_) => {}
         }
         if may_write() && self.kubernetes.status_version == status_version {
             let known = self
