@@ -81,7 +81,8 @@ fn measure(running: &Running, rounds: usize) -> Result<Table> {
     }
     for (program, megabytes) in after {
         table.push(Row::alone(
-            format!("{program}: idle memory, after {rounds} clusters"),
+            // One more than was timed: the first only warms up.
+            format!("{program}: idle memory, after {} clusters", rounds + 1),
             "MB",
             megabytes,
             12.0,
