@@ -19,7 +19,7 @@ use crate::{
     cluster::{
         children::{self, starts},
         observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum, Start, quorum_of},
-        step::{Outlook, Step},
+        step::{Outlook, Reason, Step},
     },
     etcd::Answer,
 };
@@ -80,6 +80,8 @@ struct World {
     acknowledged: u64,
     counter: u64,
     minute: i64,
+    /// A founder's volume was taken before the first quorum: that is left to a person.
+    founder_lost: bool,
     broken: Option<String>,
 }
 
@@ -88,6 +90,12 @@ enum Event {
     DeletePod(u8),
     /// Takes the pod along: a claim in use is protected.
     DeleteClaim(u8),
+    /// The disk behind a claim is replaced by an empty one, and the process starts again on it.
+    Wipe(u8),
+    /// Before the cluster has ever answered, a founder's claim and pod are taken away.
+    LoseFounder(u8),
+    /// The process ends and is started again in its pod.
+    Crash(u8),
     Freeze(u8),
     Thaw,
     Resize(u8),
@@ -133,6 +141,7 @@ impl World {
             acknowledged: 0,
             counter: 0,
             minute: 0,
+            founder_lost: false,
             broken: None,
         }
     }
@@ -575,14 +584,38 @@ impl World {
                 }
             }
             Event::DeleteClaim(n) => {
-                let voters = self.voters();
-                let well = voters.len() >= 3 && self.formed && self.kubernetes.cluster_id.is_some();
-                if well
-                    && self.members.keys().all(|id| self.serves(*id))
+                if self.is_whole()
                     && let Some(name) = Self::nth(&self.kubernetes.claims, n)
                 {
                     self.kubernetes.pods.remove(&name);
                     self.kubernetes.claims.remove(&name);
+                }
+            }
+            Event::Wipe(n) => {
+                if self.is_whole()
+                    && let Some(pod) = Self::nth(&self.kubernetes.pods, n)
+                        .and_then(|name| self.kubernetes.pods.get_mut(&name))
+                {
+                    pod.running = false;
+                    pod.since = self.minute;
+                    let claim = pod.claim;
+                    self.volumes.insert(claim, Data::default());
+                }
+            }
+            Event::LoseFounder(n) => {
+                if self.kubernetes.cluster_id.is_none()
+                    && let Some(name) = Self::nth(&self.kubernetes.claims, n)
+                {
+                    self.kubernetes.pods.remove(&name);
+                    self.kubernetes.claims.remove(&name);
+                    self.founder_lost = true;
+                }
+            }
+            Event::Crash(n) => {
+                if let Some(pod) = Self::nth(&self.kubernetes.pods, n)
+                    .and_then(|name| self.kubernetes.pods.get_mut(&name))
+                {
+                    pod.running = false;
                 }
             }
             Event::Freeze(n) => {
@@ -613,6 +646,13 @@ impl World {
         writes
     }
 
+    /// Everybody serves, so that one may lose its data without a majority losing theirs.
+    fn is_whole(&self) -> bool {
+        self.voters().len() >= 3
+            && self.kubernetes.cluster_id.is_some()
+            && self.members.keys().all(|id| self.serves(*id))
+    }
+
     fn converged(&self) -> bool {
         let voters = self.voters();
         voters.len() == self.cluster.size.members()
@@ -632,6 +672,9 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         3 => any::<u8>().prop_map(Event::DeletePod),
         2 => any::<u8>().prop_map(Event::DeleteClaim),
+        2 => any::<u8>().prop_map(Event::Wipe),
+        1 => any::<u8>().prop_map(Event::LoseFounder),
+        2 => any::<u8>().prop_map(Event::Crash),
         2 => any::<u8>().prop_map(Event::Freeze),
         3 => Just(Event::Thaw),
         2 => any::<u8>().prop_map(Event::Resize),
@@ -680,6 +723,17 @@ fn run(size: i32, script: &[Event]) -> Result<(), TestCaseError> {
         if outlook == Some(Outlook::Settled) {
             break;
         }
+    }
+    if world.founder_lost
+        && matches!(
+            outlook,
+            Some(Outlook::Stalled {
+                reason: Reason::FounderLost,
+                ..
+            })
+        )
+    {
+        return Ok(());
     }
     prop_assert_eq!(outlook, Some(Outlook::Settled));
     prop_assert!(world.converged());
