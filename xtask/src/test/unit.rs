@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::Command};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::{cargo, count::Count};
 use crate::{
@@ -62,12 +62,23 @@ fn in_checkout() -> Command {
     cargo
 }
 
+/// Runs to the end with its whole output in sight: the first complaint of many is rarely among the last lines.
+fn shown(command: &mut Command) -> Result<()> {
+    let status = command.status().context("cannot start cargo")?;
+    ensure!(
+        status.success(),
+        "`{}` failed ({status}), see above",
+        command::line(command)
+    );
+    Ok(())
+}
+
 fn formatted() -> Result<()> {
-    command::run(in_checkout().args(["fmt", "--all", "--check"]))
+    shown(in_checkout().args(["fmt", "--all", "--check"]))
 }
 
 fn linted() -> Result<()> {
-    command::run(in_checkout().args([
+    shown(in_checkout().args([
         "clippy",
         "--workspace",
         "--all-targets",
