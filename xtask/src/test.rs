@@ -8,7 +8,7 @@ mod unit;
 
 use std::{path::PathBuf, process::exit};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use self::count::Count;
 use crate::{
@@ -81,7 +81,7 @@ pub fn run(args: Args) -> Result<()> {
     let mut down = Count::default();
     if needs_cluster && !keep {
         down.check("the cluster comes down", || local::down(CLUSTER));
-    } else if let Some(stage) = &stage {
+    } else if let Some(Ok(stage)) = &stage {
         progress::say(&format!(
             "The cluster is still there: export KUBECONFIG={}; `cargo xtask down --name {CLUSTER}` takes it down.",
             stage.running.kubeconfig.display()
@@ -113,13 +113,19 @@ struct Stage {
     chart_arguments: Vec<String>,
 }
 
-fn on_cluster(stage: &mut Option<Stage>, tier: Tier, filter: &[String], jobs: usize) -> Count {
+fn on_cluster(
+    stage: &mut Option<Result<Stage, String>>,
+    tier: Tier,
+    filter: &[String],
+    jobs: usize,
+) -> Count {
     let mut count = Count::default();
-    let prepared = match stage {
-        Some(stage) => Ok(&*stage),
-        None => prepare().map(|fresh| &*stage.insert(fresh)),
+    // What could not be set up for one tier is not tried again for the next: it takes minutes to fail the same way.
+    let prepared = stage.get_or_insert_with(|| prepare().map_err(|error| format!("{error:#}")));
+    let played = match prepared {
+        Ok(stage) => suites::run(stage, tier.name(), filter, jobs),
+        Err(reason) => Err(anyhow!("the cluster could not be set up: {reason}")),
     };
-    let played = prepared.and_then(|stage| suites::run(stage, tier.name(), filter, jobs));
     match played {
         Ok(played) => count += played,
         Err(error) => count.failed(&format!("{}: could not be run", tier.name()), &error),
