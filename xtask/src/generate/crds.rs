@@ -50,7 +50,10 @@ fn quoted(yaml: &str) -> String {
     const BOOLEANS: [&str; 6] = ["y", "n", "yes", "no", "on", "off"];
     let mut text = String::with_capacity(yaml.len());
     for line in yaml.lines() {
-        let start = line.rfind(": ").or_else(|| line.rfind("- ")).map(|at| at + 2);
+        let start = line
+            .rfind(": ")
+            .or_else(|| line.rfind("- "))
+            .map(|at| at + 2);
         match start.map(|start| line.split_at(start)) {
             Some((key, word)) if BOOLEANS.contains(&word.to_ascii_lowercase().as_str()) => {
                 text.push_str(key);
