@@ -9,12 +9,14 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use serde_json::json;
 
-use crate::validation::{CelMessage, CelRule, alpha_cel_rules, cel_rules};
+use crate::validation::{
+    CelMessage, CelRule, alpha_cel_rules, backup_cel_rules, cluster_cel_rules, restore_cel_rules,
+};
 use crate::{v1alpha1, v1beta2};
 
 /// Every CRD of the operator.
 pub fn all_crds() -> Vec<CustomResourceDefinition> {
-    vec![etcdcluster_crd()]
+    vec![etcdcluster_crd(), etcdbackup_crd(), etcdrestore_crd()]
 }
 
 /// EtcdCluster: `v1beta2` stored, `v1alpha1` served.
@@ -22,7 +24,7 @@ pub fn etcdcluster_crd() -> CustomResourceDefinition {
     let mut crd = v1beta2::EtcdCluster::crd();
     let mut alpha = v1alpha1::EtcdCluster::crd().spec.versions;
     for version in &mut crd.spec.versions {
-        finish(version, &cel_rules());
+        finish(version, &cluster_cel_rules());
     }
     for version in &mut alpha {
         finish(version, &alpha_cel_rules());
@@ -32,25 +34,47 @@ pub fn etcdcluster_crd() -> CustomResourceDefinition {
     crd
 }
 
+/// EtcdBackup: one version, nothing to convert.
+pub fn etcdbackup_crd() -> CustomResourceDefinition {
+    let mut crd = v1beta2::EtcdBackup::crd();
+    for version in &mut crd.spec.versions {
+        finish(version, &backup_cel_rules());
+    }
+    crd
+}
+
+/// EtcdRestore: one version, nothing to convert.
+pub fn etcdrestore_crd() -> CustomResourceDefinition {
+    let mut crd = v1beta2::EtcdRestore::crd();
+    for version in &mut crd.spec.versions {
+        finish(version, &restore_cel_rules());
+    }
+    crd
+}
+
 /// Fields that are Kubernetes' own types: their descriptions are Kubernetes' documentation, and would be most of the CRD.
 const FOREIGN: &[&str] = &[
-    "spec.pod.affinity",
-    "spec.pod.etcdEnv",
-    "spec.pod.imagePullSecrets",
-    "spec.pod.persistentVolumeClaimSpec",
-    "spec.pod.resources",
-    "spec.pod.securityContext",
-    "spec.pod.tolerations",
-    "spec.pod.topologySpreadConstraints",
-    "status.conditions",
+    "pod.affinity",
+    "pod.etcdEnv",
+    "pod.imagePullSecrets",
+    "pod.persistentVolumeClaimSpec",
+    "pod.resources",
+    "pod.securityContext",
+    "pod.tolerations",
+    "pod.topologySpreadConstraints",
+    "conditions",
 ];
+
+/// Where such fields are: in a cluster's spec, wherever it stands, and in a status.
+const PLACES: &[&str] = &["spec", "spec.newCluster.spec", "status"];
 
 /// Lists whose entries have a name of their own, so that several writers can each own some.
 const KEYED_LISTS: &[(&str, &str)] = &[
-    ("spec.pod.etcdEnv", "name"),
-    ("status.conditions", "type"),
-    ("status.memberStatus", "name"),
-    ("status.bootstrap.members", "name"),
+    ("pod.etcdEnv", "name"),
+    ("conditions", "type"),
+    ("memberStatus", "name"),
+    ("bootstrap.members", "name"),
+    ("history", "name"),
 ];
 
 fn finish(version: &mut CustomResourceDefinitionVersion, rules: &[CelRule]) {
@@ -62,15 +86,9 @@ fn finish(version: &mut CustomResourceDefinitionVersion, rules: &[CelRule]) {
         return;
     };
     tidy(root);
-    for path in FOREIGN {
-        if let Some(node) = at(root, path) {
-            for_each_child(node, &mut drop_descriptions);
-        }
-    }
-    for (path, key) in KEYED_LISTS {
-        if let Some(node) = at(root, path) {
-            node.x_kubernetes_list_type = Some("map".to_owned());
-            node.x_kubernetes_list_map_keys = Some(vec![(*key).to_owned()]);
+    for place in PLACES {
+        if let Some(place) = at(root, place) {
+            finish_lists_and_foreign(place);
         }
     }
     // kstatus takes -1 for "the controller has not looked yet", also before it has written anything.
@@ -81,10 +99,24 @@ fn finish(version: &mut CustomResourceDefinitionVersion, rules: &[CelRule]) {
         generation.default = Some(JSON(json!(-1)));
     }
     for rule in rules {
-        if let Some(node) = at(root, rule.at) {
+        if let Some(node) = at(root, &rule.at) {
             node.x_kubernetes_validations
                 .get_or_insert_default()
                 .push(validation_rule(rule));
+        }
+    }
+}
+
+fn finish_lists_and_foreign(place: &mut JSONSchemaProps) {
+    for path in FOREIGN {
+        if let Some(node) = at(place, path) {
+            for_each_child(node, &mut drop_descriptions);
+        }
+    }
+    for (path, key) in KEYED_LISTS {
+        if let Some(node) = at(place, path) {
+            node.x_kubernetes_list_type = Some("map".to_owned());
+            node.x_kubernetes_list_map_keys = Some(vec![(*key).to_owned()]);
         }
     }
 }

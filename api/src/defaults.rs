@@ -1,6 +1,8 @@
 //! Defaults: what is unset is filled in once, at creation, and shows in the stored object. What the user wrote is never
 //! rewritten.
 
+mod backup;
+
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -15,6 +17,8 @@ use crate::v1beta2::{
     Reclaim, SecuritySpec, TlsMode,
 };
 use crate::versions::Version;
+
+pub use backup::{TIME_ZONE, TIMEOUT_SECONDS, default_backup, default_restore};
 
 pub const SIZE: i32 = 3;
 pub const STORAGE_SIZE: &str = "8Gi";

@@ -3,9 +3,15 @@
 //! Public, because the same list is walked three times: by the tests here, through a real API server with and without the
 //! webhook, and by the documentation that shows each refusal.
 
+mod backups;
+mod pods;
+
 use serde_json::{Value, json};
 
-use crate::validation::Reason;
+use crate::policy::Policy;
+use crate::validation::{Judgement, Reason, judge, judge_backup, judge_restore};
+
+pub use backups::{backup, restore};
 
 /// An object that breaks one rule.
 #[derive(Clone, Debug)]
@@ -83,6 +89,48 @@ fn moved(reason: Reason, what: &'static str, runs: &[&str], to: &str) -> Example
 }
 
 impl Example {
+    /// `EtcdCluster`, `EtcdBackup` or `EtcdRestore`.
+    pub fn kind(&self) -> &str {
+        self.new["kind"].as_str().unwrap_or_default()
+    }
+
+    /// What admission says of it.
+    pub fn judge(&self, policy: &Policy) -> serde_json::Result<Judgement> {
+        fn both<T: serde::de::DeserializeOwned>(
+            example: &Example,
+        ) -> serde_json::Result<(T, Option<T>)> {
+            let old = example
+                .old
+                .clone()
+                .map(serde_json::from_value)
+                .transpose()?;
+            Ok((serde_json::from_value(example.new.clone())?, old))
+        }
+        Ok(match self.kind() {
+            "EtcdBackup" => {
+                let (new, old) = both(self)?;
+                judge_backup(&new, old.as_ref(), policy)
+            }
+            "EtcdRestore" => {
+                let (new, old) = both(self)?;
+                judge_restore(&new, old.as_ref(), policy)
+            }
+            _ => {
+                let (new, old) = both(self)?;
+                judge(&new, old.as_ref(), policy)
+            }
+        })
+    }
+
+    /// The same example with what stood before as the object that is made.
+    pub fn before(&self) -> Option<Self> {
+        Some(Self {
+            new: self.old.clone()?,
+            old: None,
+            ..self.clone()
+        })
+    }
+
     /// Only the webhook and the controller can tell.
     fn webhook_only(mut self) -> Self {
         self.by_api_server = false;
@@ -105,7 +153,11 @@ pub fn breaking() -> Vec<Example> {
         options(),
         flags(),
         tls(),
-        pods(),
+        pods::of_pods(),
+        backups::of_subjects(),
+        backups::of_stores(),
+        backups::of_times(),
+        backups::of_restores(),
     ]
     .concat()
 }
@@ -404,58 +456,5 @@ fn tls() -> Vec<Example> {
             json!({"TLS": {"static": {"member": {"serverSecret": "s"}}}}),
         ),
         mode_changed,
-    ]
-}
-
-fn pods() -> Vec<Example> {
-    use Reason::{
-        AnnotationInvalid, AnnotationReserved, GraceOutOfBounds, LabelInvalid, LabelReserved,
-        NameInvalid, ResourceLimitBelowRequest,
-    };
-    let pod = |pod: Value| json!({"pod": pod});
-    vec![
-        made(
-            LabelReserved,
-            "a label of the operator's",
-            pod(json!({"labels": {"etcd_cluster": "other"}})),
-        ),
-        made(
-            LabelReserved,
-            "a label of the operator's on the Service",
-            json!({"service": {"client": {"labels": {"app": "mine"}}}}),
-        ),
-        made(
-            LabelInvalid,
-            "no label",
-            pod(json!({"labels": {"team": "a b"}})),
-        )
-        .webhook_only(),
-        made(
-            AnnotationReserved,
-            "an annotation of the operator's",
-            pod(json!({"annotations": {"etcd.version": "3"}})),
-        ),
-        made(
-            AnnotationInvalid,
-            "no annotation",
-            pod(json!({"annotations": {"a b": "c"}})),
-        )
-        .webhook_only(),
-        made(
-            ResourceLimitBelowRequest,
-            "a limit below the request",
-            pod(json!({"resources": {"limits": {"memory": "1Gi"}, "requests": {"memory": "2Gi"}}})),
-        ),
-        made(
-            NameInvalid,
-            "no name of a PriorityClass",
-            pod(json!({"priorityClassName": "Very High"})),
-        )
-        .webhook_only(),
-        made(
-            GraceOutOfBounds,
-            "no time to stop",
-            pod(json!({"terminationGracePeriodSeconds": 0})),
-        ),
     ]
 }

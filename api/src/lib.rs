@@ -10,6 +10,7 @@ pub mod environment;
 pub mod examples;
 pub mod policy;
 pub mod quantity;
+pub mod schedule;
 pub mod size;
 pub mod v1alpha1;
 pub mod v1beta2;
@@ -19,10 +20,13 @@ mod version;
 pub mod versions;
 
 pub use conversion::{ConversionError, convert};
-pub use crd::{all_crds, etcdcluster_crd};
-pub use defaults::{default_cluster, default_update};
+pub use crd::{all_crds, etcdbackup_crd, etcdcluster_crd, etcdrestore_crd};
+pub use defaults::{default_backup, default_cluster, default_restore, default_update};
 pub use policy::{BadDefault, EndOfLife, Policy, Running, StepRefusal, VersionStep, judge_step};
 pub use size::{ClusterSize, round_up_size};
-pub use validated::ValidatedCluster;
-pub use validation::{Judgement, Reason, Violation, Warning, judge, judge_delete, judge_scale};
+pub use validated::{ValidatedBackup, ValidatedCluster, ValidatedRestore};
+pub use validation::{
+    Judgement, Reason, Violation, Warning, judge, judge_backup, judge_delete, judge_restore,
+    judge_scale,
+};
 pub use version::{Minor, Version};

@@ -1,6 +1,8 @@
 //! `ValidatedCluster`: a cluster as it is meant, with every default applied and every rule held. The only input of the
 //! controller's builders: what cannot be built cannot be written down here.
 
+mod backup;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -16,6 +18,11 @@ use crate::size::ClusterSize;
 use crate::v1beta2::{ClientServiceType, EtcdCluster, LogLevel, MetricsLevel, Reclaim};
 use crate::validation::{self, Violation};
 use crate::versions::Version;
+
+pub use backup::{
+    Bucket, Provider, Recurrence, Retention, Source, Store, Subject, Target, ValidatedBackup,
+    ValidatedRestore,
+};
 
 /// A cluster that holds every rule.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,11 +9,12 @@ use serde_json::Value;
 use super::*;
 use crate::examples::{self, cluster};
 use crate::policy::Policy;
-use crate::validation::judge;
 
-fn schema(version: &str) -> JSONSchemaProps {
-    let crd = etcdcluster_crd();
+fn schema(kind: &str, version: &str) -> JSONSchemaProps {
+    let crds = all_crds();
+    let crd = crds.into_iter().find(|crd| crd.spec.names.kind == kind);
     let version = crd
+        .unwrap()
         .spec
         .versions
         .into_iter()
@@ -22,10 +23,31 @@ fn schema(version: &str) -> JSONSchemaProps {
     version.schema.unwrap().open_api_v3_schema.unwrap()
 }
 
+/// Every schema there is, with its rules.
+fn schemas() -> Vec<(&'static str, &'static str, Vec<CelRule>)> {
+    vec![
+        ("EtcdCluster", "v1beta2", cluster_cel_rules()),
+        ("EtcdCluster", "v1alpha1", alpha_cel_rules()),
+        ("EtcdBackup", "v1beta2", backup_cel_rules()),
+        ("EtcdRestore", "v1beta2", restore_cel_rules()),
+    ]
+}
+
 fn refusals(new: &Value, old: Option<&Value>) -> Vec<String> {
-    static SCHEMA: LazyLock<CompiledSchema> =
-        LazyLock::new(|| compile_schema(&serde_json::to_value(schema("v1beta2")).unwrap()));
-    match Validator::new().validate_compiled(&SCHEMA, new, old) {
+    static SCHEMAS: LazyLock<Vec<(&str, CompiledSchema)>> = LazyLock::new(|| {
+        let compiled = |kind| {
+            let schema = serde_json::to_value(schema(kind, "v1beta2")).unwrap();
+            (kind, compile_schema(&schema))
+        };
+        ["EtcdCluster", "EtcdBackup", "EtcdRestore"]
+            .map(compiled)
+            .into()
+    });
+    let (_, schema) = SCHEMAS
+        .iter()
+        .find(|(kind, _)| new["kind"] == *kind)
+        .unwrap();
+    match Validator::new().validate_compiled(schema, new, old) {
         Ok(()) => Vec::new(),
         Err(errors) => errors.to_string().lines().map(ToOwned::to_owned).collect(),
     }
@@ -40,12 +62,7 @@ fn the_api_server_alone_refuses_what_cel_can_say_in_the_same_words() {
             assert_eq!(refused, Vec::<String>::new(), "{}", example.what);
             continue;
         }
-        let old = example
-            .old
-            .as_ref()
-            .map(|old| serde_json::from_value(old.clone()).unwrap());
-        let new = serde_json::from_value(example.new.clone()).unwrap();
-        for violation in judge(&new, old.as_ref(), &Policy::default()).violations {
+        for violation in example.judge(&Policy::default()).unwrap().violations {
             // Where a number is computed, CEL may write it differently; the words before it are the same.
             let words: String = violation.message.chars().take(40).collect();
             if !refused.iter().any(|line| line.contains(&words)) {
@@ -79,19 +96,23 @@ fn the_api_server_lets_in_what_is_sound() {
 
 #[test]
 fn every_rule_finds_its_place_in_the_schema() {
-    for (version, rules) in [("v1beta2", cel_rules()), ("v1alpha1", alpha_cel_rules())] {
+    for (kind, version, rules) in schemas() {
         let mut count = 0;
-        walk(&schema(version), &mut String::new(), &mut |_, node| {
-            count += node.x_kubernetes_validations.as_ref().map_or(0, Vec::len);
-        });
-        assert_eq!(count, rules.len(), "{version}");
+        walk(
+            &schema(kind, version),
+            &mut String::new(),
+            &mut |_, node| {
+                count += node.x_kubernetes_validations.as_ref().map_or(0, Vec::len);
+            },
+        );
+        assert_eq!(count, rules.len(), "{kind} {version}");
     }
 }
 
 #[test]
 fn every_refusal_names_a_field_the_api_server_knows() {
-    for (version, rules) in [("v1beta2", cel_rules()), ("v1alpha1", alpha_cel_rules())] {
-        let mut root = schema(version);
+    for (kind, version, rules) in schemas() {
+        let mut root = schema(kind, version);
         for rule in rules {
             let path = format!("{}{}", rule.at, rule.field_path.unwrap_or_default());
             // The API server takes no path into the metadata.
@@ -105,47 +126,81 @@ fn every_refusal_names_a_field_the_api_server_knows() {
 
 #[test]
 fn every_text_list_and_map_is_bounded() {
-    for version in ["v1beta2", "v1alpha1"] {
-        walk(&schema(version), &mut String::new(), &mut |path, node| {
-            let bounded = match node.type_.as_deref() {
-                Some("string") => {
-                    node.max_length.is_some() || node.enum_.is_some() || node.format.is_some()
-                }
-                Some("array") => node.max_items.is_some(),
-                Some("object") => {
-                    node.additional_properties.is_none() || node.max_properties.is_some()
-                }
-                _ => true,
-            };
-            assert!(
-                bounded
-                    || path.starts_with(".metadata")
-                    || [".apiVersion", ".kind"].contains(&path),
-                "{path}"
-            );
-            assert_eq!(node.nullable, None, "{path}");
-            assert!(node.any_of.is_none() && node.one_of.is_none(), "{path}");
-        });
+    for (kind, version, _) in schemas() {
+        walk(
+            &schema(kind, version),
+            &mut String::new(),
+            &mut |path, node| {
+                let bounded = match node.type_.as_deref() {
+                    Some("string") => {
+                        node.max_length.is_some() || node.enum_.is_some() || node.format.is_some()
+                    }
+                    Some("array") => node.max_items.is_some(),
+                    Some("object") => {
+                        node.additional_properties.is_none() || node.max_properties.is_some()
+                    }
+                    _ => true,
+                };
+                assert!(
+                    bounded
+                        || path.starts_with(".metadata")
+                        || [".apiVersion", ".kind"].contains(&path),
+                    "{path}"
+                );
+                assert_eq!(node.nullable, None, "{path}");
+                assert!(node.any_of.is_none() && node.one_of.is_none(), "{path}");
+            },
+        );
     }
 }
 
 #[test]
 fn every_field_of_ours_is_described() {
-    walk(&schema("v1beta2"), &mut String::new(), &mut |path, node| {
-        let foreign = FOREIGN
-            .iter()
-            .any(|foreign| path[1.min(path.len())..].starts_with(foreign));
-        let ours = path.starts_with(".spec") || path.starts_with(".status");
-        if ours && !foreign && !path.ends_with("[]") {
-            assert!(node.description.is_some(), "{path}");
-        }
-    });
+    for (kind, version, _) in schemas() {
+        walk(
+            &schema(kind, version),
+            &mut String::new(),
+            &mut |path, node| {
+                let foreign = FOREIGN.iter().any(|foreign| path.contains(foreign));
+                let ours = path.starts_with(".spec") || path.starts_with(".status");
+                if ours && !foreign && !path.ends_with("[]") {
+                    assert!(node.description.is_some(), "{kind} {version} {path}");
+                }
+            },
+        );
+    }
 }
 
 #[test]
-fn the_crd_is_small_enough_for_client_side_apply() {
-    let size = serde_json::to_string(&etcdcluster_crd()).unwrap().len();
-    assert!(size < 200_000, "{size}");
+fn every_crd_is_small_enough_for_client_side_apply() {
+    for crd in all_crds() {
+        let size = serde_json::to_string(&crd).unwrap().len();
+        assert!(size < 200_000, "{} {size}", crd.spec.names.kind);
+    }
+}
+
+#[test]
+fn backups_and_restores_have_short_names_columns_and_a_bounded_history() {
+    for (crd, short, first) in [
+        (etcdbackup_crd(), "etcdbak", "Cluster"),
+        (etcdrestore_crd(), "etcdres", "Cluster"),
+    ] {
+        let [version] = crd.spec.versions.as_slice() else {
+            panic!("{short}");
+        };
+        assert_eq!(
+            crd.spec.names.short_names.as_deref(),
+            Some(&[short.to_owned()][..])
+        );
+        let columns = version.additional_printer_columns.as_ref().unwrap();
+        assert_eq!(columns[0].name, first);
+        let subresources = version.subresources.as_ref().unwrap();
+        assert!(subresources.status.is_some() && subresources.scale.is_none());
+    }
+    let mut backup = schema("EtcdBackup", "v1beta2");
+    let history = at(&mut backup, "status.history").unwrap();
+    assert_eq!(history.max_items, Some(20));
+    assert_eq!(history.x_kubernetes_list_type.as_deref(), Some("map"));
 }
 
 #[test]

@@ -4,17 +4,28 @@
 //! in `defaults`, what is allowed in `validation`; builders read neither, they take a `ValidatedCluster`.
 //! Doc comments here are the descriptions users see in `kubectl explain`.
 
+mod backup;
+mod backup_status;
 mod cluster;
 mod options;
 mod pod;
+mod restore;
 mod security;
 mod service;
 mod status;
 mod storage;
+mod store;
 
+pub use backup::{
+    BackupPolicy, ConcurrencyPolicy, EtcdBackup, EtcdBackupSpec, RetentionSpec, Verify,
+};
+pub use backup_status::{BackupRun, BackupSummary, EtcdBackupStatus, LONGEST_HISTORY, RunResult};
 pub use cluster::{EtcdCluster, EtcdClusterSpec, RecoverySpec};
 pub use options::{AutoCompactionMode, AutoCompactionSpec, LogLevel, MetricsLevel, OptionsSpec};
 pub use pod::PodPolicy;
+pub use restore::{
+    EtcdClusterRef, EtcdRestore, EtcdRestoreSpec, EtcdRestoreStatus, NewCluster, RestorePhase,
+};
 pub use security::{
     ClientTlsSpec, MemberSecrets, PeerTlsSpec, SecuritySpec, StaticTls, TlsMode, TlsPolicy,
 };
@@ -24,6 +35,7 @@ pub use status::{
     Phase, Summary, condition,
 };
 pub use storage::{Reclaim, StorageSpec};
+pub use store::{AbsStore, GcsStore, PvcStore, S3Store, StorageType};
 
 /// The API group of every resource of this operator.
 pub const GROUP: &str = "etcd.database.coreos.com";

@@ -260,7 +260,7 @@ pub struct BootstrapMember {
     pub claim_uid: Option<String>,
 }
 
-fn known_or_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+pub(super) fn known_or_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: DeserializeOwned,
@@ -270,7 +270,7 @@ where
 }
 
 /// CoreOS wrote conditions without a transition time; they are of no use to us and are dropped.
-fn well_formed_only<'de, D>(deserializer: D) -> Result<Vec<Condition>, D::Error>
+pub(super) fn well_formed_only<'de, D>(deserializer: D) -> Result<Vec<Condition>, D::Error>
 where
     D: Deserializer<'de>,
 {

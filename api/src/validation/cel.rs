@@ -1,5 +1,7 @@
 //! CEL rules for the CRD: what the API server itself refuses when the webhook is not there.
 
+use std::borrow::Cow;
+
 use super::finding::Reason;
 use super::text::{CelMessage, Text};
 
@@ -10,7 +12,7 @@ pub(crate) struct CelRule {
     #[cfg_attr(not(test), allow(dead_code))] // Read by the test that compares both.
     pub(crate) reason: Reason,
     /// Path of the schema node: `spec.size`; empty for the root.
-    pub(crate) at: &'static str,
+    pub(crate) at: Cow<'static, str>,
     pub(crate) rule: String,
     pub(crate) message: CelMessage,
     /// Which field the refusal names, relative to `at`.
@@ -25,7 +27,7 @@ pub(crate) fn rule(
 ) -> CelRule {
     CelRule {
         reason,
-        at,
+        at: Cow::Borrowed(at),
         rule: rule.into(),
         message: text.cel(&[]),
         field_path: None,
@@ -46,8 +48,8 @@ impl CelRule {
     }
 }
 
-/// Every rule that CEL can say.
-pub(crate) fn all() -> Vec<CelRule> {
+/// Every rule of an EtcdCluster that CEL can say.
+pub(crate) fn cluster() -> Vec<CelRule> {
     [
         super::name::cel(),
         super::size::cel(),
@@ -74,14 +76,32 @@ pub(crate) fn alpha() -> Vec<CelRule> {
         ("", ""),
     ];
     let mut rules = Vec::new();
-    for rule in all() {
+    for rule in cluster() {
         let place = shared
             .iter()
             .find(|(beta, _)| *beta == rule.at && rule.reason != Reason::TlsImmutable);
         if let Some((_, alpha)) = place {
-            rules.push(CelRule { at: alpha, ..rule });
+            rules.push(CelRule {
+                at: Cow::Borrowed(alpha),
+                ..rule
+            });
         }
     }
     rules.push(super::storage::alpha_growth());
     rules
+}
+
+/// The rules of an EtcdCluster's spec that speak of one object alone, for a place elsewhere that holds such a spec.
+pub(super) fn cluster_spec_at(place: &str) -> Vec<CelRule> {
+    cluster()
+        .into_iter()
+        .filter(|rule| !rule.rule.contains("oldSelf"))
+        .filter_map(|rule| {
+            let at = format!("{place}{}", rule.at.strip_prefix("spec")?);
+            Some(CelRule {
+                at: Cow::Owned(at),
+                ..rule
+            })
+        })
+        .collect()
 }

@@ -82,6 +82,30 @@ reasons! {
     GraceOutOfBounds,
     UnreachableAfterOutOfBounds,
     DeletionProtected,
+    BackupSubjectMissing,
+    BackupSubjectTwice,
+    EndpointInvalid,
+    ClientTlsSecretUnused,
+    StoreMissing,
+    StoreTwice,
+    StoreTypeMismatch,
+    StorePathInvalid,
+    StoreClaimMissing,
+    StoreEndpointInvalid,
+    StoreRegionInvalid,
+    StoreAccountInvalid,
+    ScheduleInvalid,
+    ScheduleNever,
+    ScheduleTwice,
+    TimeZoneUnknown,
+    TimeZoneUnused,
+    RetentionTwice,
+    RetentionTooShort,
+    SnapshotInvalid,
+    SnapshotUnused,
+    RestoreTargetMissing,
+    RestoreTargetTwice,
+    RestoreImmutable,
 }
 
 impl fmt::Display for Reason {
@@ -159,6 +183,12 @@ impl Judgement {
             field: field.into(),
             message: message.into(),
         });
+    }
+
+    /// Drops what was wrong before as well: an older object can be mended step by step.
+    pub(crate) fn forgive(&mut self, before: &Self) {
+        self.violations
+            .retain(|violation| !before.violations.contains(violation));
     }
 
     /// Keeps the value, or notes what is wrong with it.

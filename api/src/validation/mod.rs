@@ -1,8 +1,9 @@
-//! Every rule an EtcdCluster must hold: one file per topic, all violations at once.
+//! Every rule an EtcdCluster, EtcdBackup or EtcdRestore must hold: one file per topic, all violations at once.
 //!
 //! `judge` is what admission asks; `ValidatedCluster::new` is what the controller asks. Both go through `examine`, which
 //! reads the object into typed settings and notes what is wrong on the way: what is read is what was judged.
 
+mod backup;
 mod cel;
 mod claim;
 mod compaction;
@@ -16,9 +17,12 @@ mod nearest;
 mod options;
 mod pod;
 mod recovery;
+mod restore;
+mod schedule;
 mod service;
 mod size;
 mod storage;
+mod store;
 mod text;
 mod tls;
 mod version;
@@ -26,6 +30,7 @@ mod version;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::defaults::{default_cluster, default_update};
 use crate::duration::{self, GoDuration};
@@ -38,9 +43,13 @@ use cel::rule;
 use finding::violation;
 use text::{Text, literal};
 
-pub(crate) use cel::{CelRule, all as cel_rules, alpha as alpha_cel_rules};
+pub use backup::judge as judge_backup;
+pub(crate) use backup::{cel as backup_cel_rules, read as read_backup};
+pub(crate) use cel::{CelRule, alpha as alpha_cel_rules, cluster as cluster_cel_rules};
 pub use finding::{Judgement, LONGEST_WARNING, Reason, Violation, Warning};
 pub use name::LONGEST as LONGEST_NAME;
+pub use restore::judge as judge_restore;
+pub(crate) use restore::{cel as restore_cel_rules, read as read_restore};
 pub(crate) use text::CelMessage;
 
 /// Judges an object that is created (`old` is None) or updated.
@@ -71,9 +80,7 @@ pub fn judge(new: &EtcdCluster, old: Option<&EtcdCluster>, policy: &Policy) -> J
     default_cluster(&mut before, policy);
     let mut wrong_before = Judgement::default();
     examine(&before, policy, &mut wrong_before);
-    judgement
-        .violations
-        .retain(|violation| !wrong_before.violations.contains(violation));
+    judgement.forgive(&wrong_before);
     check_change(&defaulted, &before, &mut judgement);
     judgement
 }
@@ -111,7 +118,15 @@ pub(crate) fn read_cluster(
     policy: &Policy,
 ) -> Result<ValidatedCluster, Vec<Violation>> {
     let mut judgement = Judgement::default();
-    let metadata = &cluster.metadata;
+    check_stored(&cluster.metadata, &mut judgement);
+    match examine(cluster, policy, &mut judgement) {
+        Some(validated) if judgement.allowed() => Ok(validated),
+        _ => Err(judgement.violations),
+    }
+}
+
+/// What the API server gives every object.
+fn check_stored(metadata: &ObjectMeta, judgement: &mut Judgement) {
     for (value, field) in [
         (&metadata.name, "metadata.name"),
         (&metadata.namespace, "metadata.namespace"),
@@ -124,10 +139,6 @@ pub(crate) fn read_cluster(
                 "must be set, as it is in every stored object",
             );
         }
-    }
-    match examine(cluster, policy, &mut judgement) {
-        Some(validated) if judgement.allowed() => Ok(validated),
-        _ => Err(judgement.violations),
     }
 }
 
@@ -143,7 +154,7 @@ fn examine(
         spec,
         status,
     } = cluster;
-    name::check(cluster, judgement);
+    name::check(metadata, judgement);
     let size = size::read(spec.size, judgement);
     let version = version::read(
         spec.version.as_deref().unwrap_or_default(),

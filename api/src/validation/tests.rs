@@ -62,8 +62,7 @@ fn an_empty_spec_is_sound() {
 #[test]
 fn every_example_breaks_its_rule_and_no_other() {
     for example in examples::breaking() {
-        let old = example.old.as_ref().map(typed);
-        let judgement = judge(&typed(&example.new), old.as_ref(), &Policy::default());
+        let judgement = example.judge(&Policy::default()).unwrap();
         let reasons: BTreeSet<Reason> = judgement
             .violations
             .iter()
@@ -82,8 +81,8 @@ fn every_example_breaks_its_rule_and_no_other() {
 #[test]
 fn what_stood_before_an_example_was_sound() {
     for example in examples::breaking() {
-        if let Some(old) = &example.old {
-            let judgement = judge(&typed(old), None, &Policy::default());
+        if let Some(before) = example.before() {
+            let judgement = before.judge(&Policy::default()).unwrap();
             assert_eq!(judgement.violations, [], "{}", example.what);
         }
     }
@@ -112,8 +111,7 @@ fn every_reason_has_an_example() {
 #[test]
 fn every_message_says_must_and_every_warning_is_short() {
     for example in examples::breaking() {
-        let old = example.old.as_ref().map(typed);
-        let judgement = judge(&typed(&example.new), old.as_ref(), &Policy::default());
+        let judgement = example.judge(&Policy::default()).unwrap();
         for violation in &judgement.violations {
             assert!(violation.message.starts_with("must"), "{violation}");
         }
@@ -409,8 +407,7 @@ fn the_controller_holds_what_slipped_past_admission() {
 fn every_refusal_reads_well() {
     let mut words = String::new();
     for example in examples::breaking() {
-        let old = example.old.as_ref().map(typed);
-        for violation in judge(&typed(&example.new), old.as_ref(), &Policy::default()).violations {
+        for violation in example.judge(&Policy::default()).unwrap().violations {
             words.extend([
                 violation.reason.as_str(),
                 " (",

@@ -83,7 +83,7 @@ fn read_client(spec: &EtcdClusterSpec, judgement: &mut Judgement) -> Option<Clie
             }
             judgement.warn(
                 "spec.security.clientTLS.mode",
-                "Off: clients talk in plain text, and anyone who can connect can read and write",
+                "Off: plain text, and anyone who can connect can read and write",
             );
             ClientTls::Off
         }
@@ -157,7 +157,7 @@ fn read_static(policy: &TlsPolicy, judgement: &mut Judgement) -> Option<(PeerTls
 }
 
 /// CoreOS wrote an empty string where it meant "not set".
-fn named(name: Option<&String>) -> Option<&str> {
+pub(super) fn named(name: Option<&String>) -> Option<&str> {
     name.map(String::as_str).filter(|name| !name.is_empty())
 }
 
