@@ -15,6 +15,8 @@ pub enum CertError {
     CertificatePem(String),
     #[error("not a private key in PEM form (PKCS #8, ECDSA P-256)")]
     KeyPem(#[source] rcgen::Error),
+    #[error("not a private key in PEM form: {0}")]
+    PrivateKey(String),
     #[error("no certificate in the bundle")]
     EmptyBundle,
     #[error("the certificate cannot be parsed: {0}")]
@@ -25,6 +27,10 @@ pub enum CertError {
     KeyMismatch,
     #[error("the certificate authority expired at {0}")]
     AuthorityExpired(Timestamp),
+    #[error("the certificate is valid only from {from} to {until}")]
+    NotValidNow { from: Timestamp, until: Timestamp },
+    #[error("the certificate does not name `{0}`")]
+    NotForName(String),
     #[error("a date is outside what a certificate can hold")]
     Date,
     #[error("the certificate does not verify against the bundle")]

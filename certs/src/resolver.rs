@@ -21,9 +21,13 @@ impl HotResolver {
 
     /// A leaf that rustls cannot use is refused here, and what was served stays served.
     pub fn swap(&self, leaf: &Leaf) -> Result<(), CertError> {
-        let key = leaf.certified_key()?;
-        *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
+        self.serve(leaf.certified_key()?);
         Ok(())
+    }
+
+    /// The same for a key in the form rustls serves.
+    pub fn serve(&self, key: Arc<CertifiedKey>) {
+        *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
     }
 
     fn current(&self) -> Option<Arc<CertifiedKey>> {

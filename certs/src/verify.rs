@@ -46,7 +46,7 @@ pub fn verify_client(
         .map_err(CertError::Untrusted)
 }
 
-fn roots(bundle_pem: &[u8]) -> Result<Arc<RootCertStore>, CertError> {
+pub(crate) fn roots(bundle_pem: &[u8]) -> Result<Arc<RootCertStore>, CertError> {
     let mut store = RootCertStore::empty();
     for certificate in certificates_in(bundle_pem)? {
         store.add(certificate).map_err(CertError::Roots)?;

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use etcd_operator_api::{Policy, conversion};
 use hyper::body::Bytes;
+use serde_json::Value;
 
 use crate::endpoint::{Endpoint, Step};
 use crate::metrics::Metrics;
@@ -111,28 +112,44 @@ impl Admission {
         verdict: &Verdict,
         started: Instant,
     ) {
-        let (word, reasons) = match verdict {
-            Verdict::Allowed { patch, .. } if patch.is_empty() => ("allowed", String::new()),
-            Verdict::Allowed { patch, .. } => ("patched", format!("{} operations", patch.len())),
-            Verdict::Refused { refusals, .. } => {
+        let (word, reasons, warnings) = match verdict {
+            Verdict::Allowed { patch, warnings } if patch.is_empty() => {
+                ("allowed", String::new(), warnings)
+            }
+            Verdict::Allowed { patch, warnings } => {
+                tracing::debug!(uid = request.uid, patch = %paths(patch), "filled in");
+                ("patched", format!("{} operations", patch.len()), warnings)
+            }
+            Verdict::Refused { refusals, warnings } => {
                 for refusal in refusals {
                     self.metrics.refused(endpoint, &refusal.reason);
+                    tracing::debug!(
+                        uid = request.uid,
+                        field = refusal.field,
+                        "{}",
+                        refusal.message
+                    );
                 }
                 let reasons: Vec<String> = refusals
                     .iter()
                     .map(|refusal| format!("{} {}", refusal.field, refusal.reason))
                     .collect();
-                ("refused", reasons.join(", "))
+                ("refused", reasons.join(", "), warnings)
             }
         };
+        for warning in warnings {
+            tracing::debug!(uid = request.uid, "warned: {warning}");
+        }
         tracing::info!(
             webhook = endpoint.path(),
             user = request.user_info.username,
             operation = ?request.operation,
+            kind = request.kind.kind,
             object = request.full_name(),
             dry_run = request.dry_run.unwrap_or(false),
             verdict = word,
             reasons,
+            warnings = warnings.len(),
             micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
             uid = request.uid,
             "admission"
@@ -150,4 +167,13 @@ impl Admission {
         }
         Ok(converted.answer)
     }
+}
+
+/// Which fields a patch touches; their values are nobody's business in a log.
+fn paths(patch: &[Value]) -> String {
+    let paths: Vec<&str> = patch
+        .iter()
+        .filter_map(|operation| operation.get("path")?.as_str())
+        .collect();
+    paths.join(" ")
 }

@@ -43,12 +43,12 @@ impl Endpoint {
             .find(|endpoint| endpoint.path() == path)
     }
 
-    /// The largest body that is read. A review holds an object twice at most, and the API server takes none beyond 1.5 MiB; a
-    /// conversion may hold a whole page of them.
+    /// The largest body that is read. A review holds an object twice at most, which etcd keeps below 1.5 MiB and our schema far
+    /// below that; a conversion may hold a whole list of them.
     pub fn largest_body(self) -> usize {
         match self {
             Self::Convert => 16 << 20,
-            Self::Admit(_) => 4 << 20,
+            Self::Admit(_) => 3 << 20,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The webhook's own flags. Pure: parsing only.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use clap::Parser;
-use etcd_operator_certs::kubernetes::Place;
+use etcd_operator_certs::kubernetes::{Place, Publish};
 use etcd_operator_process::{CommonArgs, HasCommonArgs};
 
 /// Admission and conversion for EtcdClusters.
@@ -26,8 +27,26 @@ pub struct Flags {
     pub service_name: String,
 
     /// Secret that holds the certificate authority; made when missing
-    #[arg(long, value_name = "NAME")]
-    pub ca_secret: String,
+    #[arg(
+        long,
+        value_name = "NAME",
+        required_unless_present = "certificate_directory",
+        conflicts_with = "certificate_directory"
+    )]
+    ca_secret: Option<String>,
+
+    /// Directory with `tls.crt`, `tls.key` and perhaps `ca.crt` that someone else keeps, in place of --ca-secret; read again when
+    /// they change
+    #[arg(long, value_name = "PATH")]
+    certificate_directory: Option<PathBuf>,
+
+    /// Publish the `ca.crt` of --certificate-directory; without this someone else does, such as cert-manager's injector
+    #[arg(long, requires = "certificate_directory", conflicts_with = "ca_secret")]
+    publish_ca: bool,
+
+    /// Authorities of which every caller must show a certificate; without it anyone may ask. Read again when it changes
+    #[arg(long, value_name = "PATH")]
+    pub client_ca_file: Option<PathBuf>,
 
     /// MutatingWebhookConfiguration to publish the authority in
     #[arg(long, value_name = "NAME")]
@@ -56,7 +75,41 @@ impl HasCommonArgs for Flags {
     }
 }
 
+/// Where the webhook's certificate comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Certificates {
+    /// Of its own making, the authority in a Secret.
+    Own { secret: String },
+    /// From files that someone else keeps.
+    Mounted {
+        directory: PathBuf,
+        publish: Publish,
+    },
+}
+
 impl Flags {
+    /// Where the certificate comes from. clap has seen to it that one of the two is given.
+    pub fn certificates(&self) -> Certificates {
+        match &self.certificate_directory {
+            Some(directory) => Certificates::Mounted {
+                directory: directory.clone(),
+                publish: if self.publish_ca {
+                    Publish::Ours
+                } else {
+                    Publish::Theirs
+                },
+            },
+            None => Certificates::Own {
+                secret: self.ca_secret.clone().unwrap_or_default(),
+            },
+        }
+    }
+
+    /// The name the API server asks for in the handshake.
+    pub fn server_name(&self) -> String {
+        format!("{}.{}.svc", self.service_name, self.namespace)
+    }
+
     /// Every object the authority is published in.
     pub fn places(&self) -> Vec<Place> {
         let mutating = self.mutating_configuration.iter().cloned();
@@ -106,6 +159,40 @@ mod tests {
                 Place::CustomResourceDefinition("b".to_owned()),
             ]
         );
+    }
+
+    #[test]
+    fn certificates_come_from_one_source() {
+        let of = |more: &[&str]| {
+            let given = ["webhook", "--namespace=ns", "--service-name=w"];
+            Flags::try_parse_from(given.iter().chain(more)).map(|flags| flags.certificates())
+        };
+        let mounted = |publish| Certificates::Mounted {
+            directory: "/tls".into(),
+            publish,
+        };
+        for (accepts, source) in [
+            (
+                &["--ca-secret=ca"][..],
+                Certificates::Own {
+                    secret: "ca".to_owned(),
+                },
+            ),
+            (&["--certificate-directory=/tls"], mounted(Publish::Theirs)),
+            (
+                &["--certificate-directory=/tls", "--publish-ca"],
+                mounted(Publish::Ours),
+            ),
+        ] {
+            assert_eq!(of(accepts).unwrap(), source);
+        }
+        for rejects in [
+            &[][..],
+            &["--ca-secret=ca", "--certificate-directory=/tls"],
+            &["--ca-secret=ca", "--publish-ca"],
+        ] {
+            assert!(of(rejects).is_err(), "{rejects:?}");
+        }
     }
 
     #[test]

@@ -19,6 +19,6 @@ pub mod surroundings;
 
 pub use admission::Admission;
 pub use endpoint::{Endpoint, Step};
-pub use flags::Flags;
+pub use flags::{Certificates, Flags};
 pub use metrics::Metrics;
 pub use run::{RunError, run};

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use etcd_operator_process::metrics::WEBHOOK_SECONDS;
+use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -103,11 +104,17 @@ impl Metrics {
         clippy::cast_precision_loss,
         reason = "seconds since 1970 fit a double for ever"
     )]
-    pub(crate) fn certificates_expire(&self, leaf_seconds: i64, authority_seconds: i64) {
-        for (certificate, seconds) in [("leaf", leaf_seconds), ("authority", authority_seconds)] {
-            self.expiry
-                .get_or_create(&Certificate { certificate })
-                .set(seconds as f64);
+    pub(crate) fn certificates_expire(
+        &self,
+        leaf: Option<Timestamp>,
+        authority: Option<Timestamp>,
+    ) {
+        for (certificate, expires) in [("leaf", leaf), ("authority", authority)] {
+            if let Some(expires) = expires {
+                self.expiry
+                    .get_or_create(&Certificate { certificate })
+                    .set(expires.as_second() as f64);
+            }
         }
     }
 }

@@ -1,26 +1,36 @@
 //! The webhook as a process: ports first, then the API server, then certificates, and from then on it answers.
 
+use std::convert::Infallible;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator_api::policy::BadDefault;
-use etcd_operator_certs::kubernetes::{Keeper, KeeperError, Settings, Standing};
-use etcd_operator_certs::{HotResolver, Jitter, RotationPolicy};
+use etcd_operator_certs::kubernetes::{
+    Keeper, KeeperError, MountSettings, MountedKeeper, Settings, Standing,
+};
+use etcd_operator_certs::{
+    BundleFile, CertError, FilesError, HotClientCheck, HotResolver, Jitter, RotationPolicy,
+};
 use etcd_operator_process::metrics::{RestRequests, registry};
 use etcd_operator_process::{
-    BindError, ConnectError, Drain, HealthServer, Readiness, bind, connect,
+    BindError, ConnectError, Drain, HealthServer, Readiness, bind, connect, one_line,
 };
 use jiff::Timestamp;
+use kube::Client;
+use rustls::server::danger::ClientCertVerifier;
 
 use crate::admission::Admission;
-use crate::flags::Flags;
+use crate::flags::{Certificates, Flags};
 use crate::metrics::Metrics;
 use crate::server::{Limits, serve, tls_config};
 use crate::surroundings::Live;
 
 /// Short-lived, because it costs nothing: it is made in memory and swapped in place.
 const LEAF_LIFETIME: Duration = Duration::from_hours(24);
+
+const LOOK_AT_CLIENT_AUTHORITIES: Duration = Duration::from_secs(5);
 
 /// Why the webhook ended.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +45,14 @@ pub enum RunError {
     Keeper(#[from] KeeperError),
     #[error("cannot set up TLS")]
     Tls(#[from] rustls::Error),
+    #[error("--client-ca-file")]
+    ClientFile(#[from] FilesError),
+    #[error("--client-ca-file {path} cannot be used")]
+    ClientAuthorities {
+        path: PathBuf,
+        #[source]
+        source: CertError,
+    },
 }
 
 /// Runs until the drain is over.
@@ -51,18 +69,10 @@ pub async fn run(flags: Flags, drain: Drain) -> Result<(), RunError> {
     let gate = readiness.gate("certificate");
     tokio::spawn(health.serve(readiness, Arc::new(registry), drain.clone()));
 
+    let clients = flags.client_ca_file.clone().map(client_check).transpose()?;
     let client = connect(flags.common.kubeconfig.as_deref(), &requests).await?;
-    let settings = Settings {
-        places: flags.places(),
-        namespace: flags.namespace,
-        secret_name: flags.ca_secret,
-        service_name: flags.service_name,
-        rotation: RotationPolicy::default(),
-        leaf_lifetime: LEAF_LIFETIME,
-        jitter: jitter(),
-    };
     let resolver = HotResolver::new();
-    let keeper = Keeper::start(client.clone(), settings, resolver.clone(), Timestamp::now).await?;
+    let keeper = Keeping::start(&flags, client.clone(), resolver.clone()).await?;
 
     let admission = Admission {
         policy,
@@ -72,16 +82,13 @@ pub async fn run(flags: Flags, drain: Drain) -> Result<(), RunError> {
     };
     let serving = serve(
         listener,
-        tls_config(Arc::new(resolver))?,
+        tls_config(Arc::new(resolver), clients)?,
         Arc::new(admission),
         Limits::default(),
         drain,
     );
     let keeping = keeper.run(move |standing: &Standing| {
-        metrics.certificates_expire(
-            standing.leaf_expires.as_second(),
-            standing.authority_expires.as_second(),
-        );
+        metrics.certificates_expire(standing.leaf_expires, standing.authority_expires);
         match &standing.problem {
             None => gate.open(),
             Some(problem) => gate.close(problem.clone()),
@@ -93,6 +100,83 @@ pub async fn run(flags: Flags, drain: Drain) -> Result<(), RunError> {
             Err(error) => Err(error.into()),
         },
     }
+}
+
+/// Whoever keeps the certificate right.
+enum Keeping {
+    Own(Box<Keeper>),
+    Mounted(Box<MountedKeeper>),
+}
+
+impl Keeping {
+    async fn start(
+        flags: &Flags,
+        client: Client,
+        resolver: HotResolver,
+    ) -> Result<Self, KeeperError> {
+        match flags.certificates() {
+            Certificates::Own { secret } => {
+                let settings = Settings {
+                    places: flags.places(),
+                    namespace: flags.namespace.clone(),
+                    secret_name: secret,
+                    service_name: flags.service_name.clone(),
+                    rotation: RotationPolicy::default(),
+                    leaf_lifetime: LEAF_LIFETIME,
+                    jitter: jitter(),
+                };
+                let keeper = Keeper::start(client, settings, resolver, Timestamp::now).await?;
+                Ok(Self::Own(Box::new(keeper)))
+            }
+            Certificates::Mounted { directory, publish } => {
+                let settings = MountSettings {
+                    directory,
+                    server_name: flags.server_name(),
+                    places: flags.places(),
+                    publish,
+                };
+                let keeper = MountedKeeper::start(client, settings, resolver, Timestamp::now)?;
+                Ok(Self::Mounted(Box::new(keeper)))
+            }
+        }
+    }
+
+    async fn run(self, report: impl Fn(&Standing)) -> Result<Infallible, KeeperError> {
+        match self {
+            Self::Own(keeper) => keeper.run(report).await,
+            Self::Mounted(keeper) => keeper.run(report).await,
+        }
+    }
+}
+
+/// Callers must show a certificate of an authority in this file, which is read again when it changes; a bad one is refused while
+/// the old stays in use.
+fn client_check(path: PathBuf) -> Result<Arc<dyn ClientCertVerifier>, RunError> {
+    let bad = |path: &Path, source| RunError::ClientAuthorities {
+        path: path.to_owned(),
+        source,
+    };
+    let mut file = BundleFile::new(path);
+    let bundle = file.changed()?.unwrap_or_default();
+    let check = HotClientCheck::from_pem(&bundle).map_err(|source| bad(file.path(), source))?;
+    let swapped = check.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(LOOK_AT_CLIENT_AUTHORITIES).await;
+            let outcome = match file.changed() {
+                Ok(None) => continue,
+                Ok(Some(bundle)) => swapped
+                    .swap(&bundle)
+                    .map_err(|source| bad(file.path(), source)),
+                Err(error) => Err(error.into()),
+            };
+            match outcome {
+                Ok(()) => tracing::info!("authorities of callers read again"),
+                Err(error) => tracing::error!("kept the old authorities: {}", one_line(&error)),
+            }
+        }
+    });
+    Ok(Arc::new(check))
 }
 
 /// Chance from the standard library's hash seeds: enough to keep replicas apart.

@@ -3,6 +3,8 @@
 //! Every wait on a peer has an end, and what peers can make us hold has a bound: connections are counted, bodies are paid for out
 //! of one budget before they are read.
 
+mod punctual;
+
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
@@ -18,11 +20,13 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustls::ServerConfig;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
+use self::punctual::{Answering, Punctual};
 use crate::endpoint::Endpoint;
 
 /// What answers a request once its body is whole.
@@ -46,6 +50,8 @@ pub struct Limits {
     /// All bodies that are being read or answered, together.
     pub body_budget: usize,
     pub handshake: Duration,
+    /// From the first byte of a request's head to its last (HTTP/1.1).
+    pub head: Duration,
     /// From the head of a request to the end of its body.
     pub body: Duration,
     /// A kept connection without a request. Longer than the 90 s after which the API server closes an idle one itself: who closes
@@ -64,6 +70,7 @@ impl Default for Limits {
             connections: 1024,
             body_budget: 64 << 20,
             handshake: Duration::from_secs(10),
+            head: Duration::from_secs(10),
             body: Duration::from_secs(10),
             idle: Duration::from_secs(100),
             linger: Duration::from_secs(5),
@@ -72,15 +79,20 @@ impl Default for Limits {
     }
 }
 
-/// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, the certificate asked of `resolver` at each handshake.
+/// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, the certificate asked of `resolver` at each handshake. With `clients`, only those it
+/// verifies get in.
 pub fn tls_config(
     resolver: Arc<dyn ResolvesServerCert>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
 ) -> Result<Arc<ServerConfig>, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_cert_resolver(resolver);
+    let config =
+        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = match clients {
+        Some(clients) => config.with_client_cert_verifier(clients),
+        None => config.with_no_client_auth(),
+    };
+    let mut config = config.with_cert_resolver(resolver);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     // API servers keep their connections; a session cache would only cost memory.
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -179,12 +191,11 @@ async fn connection<H: Handler>(
         .map_err(|_elapsed| ConnectionError::SlowHandshake)?
         .map_err(ConnectionError::Handshake)?;
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let io = TokioIo::new(stream);
-    let service = service_fn(move |request| {
-        let front = Arc::clone(&front);
-        async move { Ok::<_, Infallible>(front.respond(request).await) }
-    });
     let served = if is_http2 {
+        let service = service_fn(move |request| {
+            let front = Arc::clone(&front);
+            async move { Ok::<_, Infallible>(front.respond(request).await) }
+        });
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(256)
@@ -193,14 +204,27 @@ async fn connection<H: Handler>(
             // A peer that vanished without a word is noticed, and its place freed.
             .keep_alive_interval(limits.idle)
             .keep_alive_timeout(limits.handshake)
-            .serve_connection(io, service);
+            .serve_connection(TokioIo::new(stream), service);
         watcher.watch(connection).await
     } else {
+        let answering = Answering::default();
+        let stream = Punctual::new(stream, limits.head, answering.clone());
+        let service = service_fn(move |request| {
+            let (front, answering) = (Arc::clone(&front), answering.clone());
+            async move {
+                answering.start();
+                let response = front.respond(request).await;
+                answering.end();
+                Ok::<_, Infallible>(response)
+            }
+        });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(limits.idle)
+            // Who has said all it has to say still gets its answer.
+            .half_close(true)
             .max_buf_size(64 * 1024)
-            .serve_connection(io, service);
+            .serve_connection(TokioIo::new(stream), service);
         watcher.watch(connection).await
     };
     served.map_err(ConnectionError::Http)

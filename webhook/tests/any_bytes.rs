@@ -1,11 +1,14 @@
 //! Whatever comes, an answer goes back and nothing panics: random bytes, random JSON, and reviews with random holes.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "rig/reviews.rs"]
 mod reviews;
 
 use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::LazyLock;
+use std::task::{Context, Poll, Waker};
 
 use etcd_operator_api::Policy;
 use etcd_operator_webhook::server::{Answer, Handler};
@@ -14,17 +17,19 @@ use prometheus_client::registry::Registry;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+/// Nothing in an answer waits without surroundings, so one poll is enough, and millions of bodies need no runtime each.
 fn answer(endpoint: Endpoint, body: Vec<u8>) -> Answer {
-    let admission = Admission {
+    static ADMISSION: LazyLock<Admission> = LazyLock::new(|| Admission {
         policy: Policy::default(),
         autoscalers: BTreeSet::new(),
         metrics: Metrics::register(&mut Registry::default()),
         surroundings: None,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    runtime.block_on(admission.answer(endpoint, body.into()))
+    });
+    let answering = pin!(ADMISSION.answer(endpoint, body.into()));
+    match answering.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => unreachable!("an answer waited"),
+    }
 }
 
 /// A review that is answered is whole: it has the uid and a verdict.
@@ -37,6 +42,14 @@ fn sound(endpoint: Endpoint, body: Vec<u8>) {
             assert!(response["allowed"].is_boolean(), "{answer}");
         }
     }
+}
+
+/// How many bodies of each sort, from `FUZZ_CASES`; a few by default.
+fn cases() -> u32 {
+    std::env::var("FUZZ_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(256)
 }
 
 fn endpoint() -> impl Strategy<Value = Endpoint> {
@@ -99,7 +112,7 @@ fn json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn random_bytes_never_panic(endpoint in endpoint(), body in prop::collection::vec(any::<u8>(), 0..2048)) {
@@ -127,6 +140,22 @@ proptest! {
             _ => review["request"]["userInfo"] = object,
         }
         sound(endpoint, review.to_string().into_bytes());
+    }
+
+    #[test]
+    fn a_conversion_of_random_objects_never_panics_and_keeps_their_count(objects in prop::collection::vec(json(), 0..4), spec in json(), to in 0..3usize) {
+        let mut objects = objects;
+        objects.push(reviews::cluster(spec));
+        let desired = ["v1alpha1", "v1beta2", "v9"][to];
+        let review = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": {
+            "uid": "u", "desiredAPIVersion": format!("etcd.database.coreos.com/{desired}"), "objects": objects}});
+        let Answer::Review(answer) = answer(Endpoint::Convert, review.to_string().into_bytes()) else {
+            panic!("a whole review was not answered");
+        };
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        let converted = answer["response"]["convertedObjects"].as_array().unwrap().len();
+        let wanted = if answer["response"]["result"]["status"] == "Success" { objects.len() } else { 0 };
+        assert_eq!(converted, wanted, "{answer}");
     }
 
     #[test]

@@ -100,10 +100,10 @@ async fn what_is_no_review_gets_the_status_the_convention_has() {
 #[tokio::test]
 async fn a_body_beyond_the_limit_is_413_announced_or_not() {
     let webhook = start(quick(), None).await;
-    let huge = vec![b' '; (4 << 20) + 1];
+    let huge = vec![b' '; (3 << 20) + 1];
     let (status, why) = webhook.post(VALIDATE, huge).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
-    assert!(String::from_utf8_lossy(&why).contains("4194304"));
+    assert!(String::from_utf8_lossy(&why).contains("3145728"));
 
     let mut stream = webhook.tls(&["http/1.1"]).await;
     let head = format!(
@@ -189,7 +189,7 @@ async fn without_a_certificate_a_handshake_is_refused_not_hung() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut other = start(quick(), None).await;
     other.address = listener.local_addr().unwrap();
-    let tls = etcd_operator_webhook::server::tls_config(std::sync::Arc::new(empty)).unwrap();
+    let tls = etcd_operator_webhook::server::tls_config(std::sync::Arc::new(empty), None).unwrap();
     let acceptor = tokio_rustls::TlsAcceptor::from(tls);
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();

@@ -8,11 +8,15 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use kube::api::{ApiResource, ObjectMeta};
 use kube::core::{ClusterResourceScope, Resource};
+use rustls::pki_types::CertificateDer;
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use crate::{certificates_in, inspect};
 
 /// An object that has to hold our bundle.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -194,9 +198,41 @@ impl Trust {
 
     /// The patch that makes it hold `bundle`; none where it already does, so that at rest nothing is written.
     pub(super) fn patch(&self, bundle: &[u8]) -> Option<Value> {
-        let encoded = serde_json::to_value(ByteString(bundle.to_vec())).ok()?;
+        self.patch_each(|held| (held != bundle).then(|| bundle.to_vec()))
+    }
+
+    /// The patch that makes it trust every authority of `bundle` too; what it holds beside them stays until it has expired.
+    pub(super) fn patch_adding(&self, bundle: &[u8], now: Timestamp) -> Option<Value> {
+        let ours = certificates_in(bundle).unwrap_or_default();
+        self.patch_each(|held| {
+            let theirs = sections(held);
+            if ours
+                .iter()
+                .all(|one| theirs.iter().any(|(_, their)| their == one))
+            {
+                return None;
+            }
+            let mut both = bundle.trim_ascii_end().to_vec();
+            both.push(b'\n');
+            for (text, certificate) in theirs {
+                let counts = inspect(&certificate).is_ok_and(|c| c.validity.not_after > now);
+                if counts && !ours.contains(&certificate) {
+                    both.extend_from_slice(text.as_bytes());
+                    both.push(b'\n');
+                }
+            }
+            Some(both)
+        })
+    }
+
+    /// `wanted` says what to put in the place of what is held; none where it is right.
+    fn patch_each(&self, wanted: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Value> {
         let mut operations = Vec::new();
-        for holder in self.holders.iter().filter(|h| h.bundle != bundle) {
+        for holder in &self.holders {
+            let Some(bundle) = wanted(&holder.bundle) else {
+                continue;
+            };
+            let encoded = serde_json::to_value(ByteString(bundle)).ok()?;
             let (path, value) = &holder.guard;
             operations.push(json!({"op": "test", "path": path, "value": value}));
             // `add` on an object's key also replaces what is there.
@@ -204,6 +240,20 @@ impl Trust {
         }
         (!operations.is_empty()).then_some(Value::Array(operations))
     }
+}
+
+/// Each certificate of a bundle, with its text; what is none is left out.
+fn sections(bundle: &[u8]) -> Vec<(String, CertificateDer<'static>)> {
+    const END: &str = "-----END CERTIFICATE-----";
+    let text = String::from_utf8_lossy(bundle);
+    text.split_inclusive(END)
+        .filter_map(|section| {
+            let start = section.find("-----BEGIN CERTIFICATE-----")?;
+            let section = &section[start..];
+            let certificate = certificates_in(section.as_bytes()).ok()?.pop()?;
+            Some((section.to_owned(), certificate))
+        })
+        .collect()
 }
 
 fn bytes(bundle: Option<&ByteString>) -> Vec<u8> {

@@ -1,10 +1,13 @@
 //! Why the keeper cannot go on, and whether waiting could help.
 
+use std::path::PathBuf;
+
 use kube::runtime::watcher;
 
 use super::bundle::Place;
 use super::secret::StoreError;
 use crate::CertError;
+use crate::files::FilesError;
 
 /// Why the keeper cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +29,23 @@ pub enum KeeperError {
         #[source]
         source: Box<watcher::Error>,
     },
+    #[error("--certificate-directory {0} is not a directory")]
+    NoDirectory(PathBuf),
     #[error("the watches ended")]
     WatchesEnded,
+}
+
+/// Why mounted files are not served.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MountError {
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    #[error(transparent)]
+    Pair(#[from] CertError),
+    #[error("--publish-ca needs `ca.crt` beside `tls.crt`")]
+    NoAuthority,
+    #[error("`ca.crt` must be the authority that signed `tls.crt`")]
+    Authority(#[source] CertError),
 }
 
 impl KeeperError {

@@ -4,22 +4,21 @@
 //! again; before a bundle is written the Secret is read afresh, so that a replica that is behind never puts an old bundle back.
 //! At rest it writes nothing.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
 use futures::stream::{BoxStream, StreamExt, select_all};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 
-use super::bundle::{Place, Trust, Trusting};
+use super::bundle::Place;
 use super::error::KeeperError;
 use super::obtain::{obtain, subject};
+use super::places::{Places, Told};
 use super::secret::{SecretContent, SecretStore};
-use super::{FIELD_MANAGER, serving};
+use super::serving;
 use crate::{
     AuthoritySet, CertError, HotResolver, Jitter, Leaf, LeafRequest, Name, RotationPolicy,
     RotationStep, Usage,
@@ -69,14 +68,15 @@ impl Settings {
 pub struct Standing {
     /// Why an API server could not verify us now, place by place; none when all can.
     pub problem: Option<String>,
-    pub leaf_expires: Timestamp,
-    pub authority_expires: Timestamp,
+    /// None while there is none.
+    pub leaf_expires: Option<Timestamp>,
+    /// None where it is not ours to know.
+    pub authority_expires: Option<Timestamp>,
 }
 
 /// See the module.
 pub struct Keeper {
     settings: Settings,
-    client: Client,
     store: SecretStore,
     resolver: HotResolver,
     clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
@@ -84,8 +84,7 @@ pub struct Keeper {
     set: AuthoritySet,
     leaf: Leaf,
     leaf_signer: String,
-    /// None: not seen yet, or it does not exist.
-    trust: BTreeMap<Place, Option<Trust>>,
+    places: Places,
     /// Once ready, no error is fatal any more.
     was_ready: bool,
 }
@@ -94,14 +93,14 @@ impl std::fmt::Debug for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keeper")
             .field("settings", &self.settings)
-            .field("trust", &self.trust)
+            .field("trust", self.places.trust())
             .finish_non_exhaustive()
     }
 }
 
 enum Event {
     Secret(Result<Option<Secret>, watcher::Error>),
-    Place(Place, Result<Option<Trusting>, watcher::Error>),
+    Place(Told),
 }
 
 /// Whether there is more to do at once, or only when something changes.
@@ -124,9 +123,8 @@ impl Keeper {
         let leaf = set.signer().issue(&settings.leaf()?, clock())?;
         resolver.swap(&leaf)?;
         Ok(Self {
-            trust: settings.places.iter().map(|p| (p.clone(), None)).collect(),
+            places: Places::new(client, &settings.places),
             leaf_signer: set.signer().certificate_pem().to_owned(),
-            client,
             store,
             resolver,
             clock: Box::new(clock),
@@ -173,26 +171,16 @@ impl Keeper {
     }
 
     fn events(&self) -> impl StreamExt<Item = Event> + Unpin + use<> {
-        let mut streams: Vec<BoxStream<'static, Event>> = vec![
+        let secret: BoxStream<'static, Event> =
             watcher::watch_object(self.store.api(), self.store.name())
                 .default_backoff()
                 .map(Event::Secret)
-                .boxed(),
-        ];
-        for place in &self.settings.places {
-            let (name, place) = (place.name().to_owned(), place.clone());
-            streams.push(
-                watcher::watch_object(self.place_api(&place), &name)
-                    .default_backoff()
-                    .map(move |seen| Event::Place(place.clone(), seen))
-                    .boxed(),
-            );
-        }
-        select_all(streams)
-    }
-
-    fn place_api(&self, place: &Place) -> Api<Trusting> {
-        Api::all_with(self.client.clone(), &place.resource())
+                .boxed();
+        let places = self
+            .places
+            .watches()
+            .map(|told| told.map(Event::Place).boxed());
+        select_all(std::iter::once(secret).chain(places))
     }
 
     async fn hear(&mut self, event: Event) -> Result<(), KeeperError> {
@@ -214,12 +202,12 @@ impl Keeper {
                     Ok(()) => Ok(()),
                 }
             }
-            Event::Place(place, Ok(object)) => {
-                self.trust.insert(place, object.as_ref().map(Trust::of));
+            Event::Place((place, Ok(object))) => {
+                self.places.saw(place, object.as_ref());
                 Ok(())
             }
             Event::Secret(Err(source)) => self.watch_failed(self.secret_words(), source),
-            Event::Place(place, Err(source)) => self.watch_failed(place.to_string(), source),
+            Event::Place((place, Err(source))) => self.watch_failed(place.to_string(), source),
         }
     }
 
@@ -283,7 +271,7 @@ impl Keeper {
         let now = (self.clock)();
         let step = self.set.step(
             now,
-            serving::seen(&self.set, &self.trust),
+            serving::seen(&self.set, self.places.trust()),
             &self.settings.rotation,
             self.settings.jitter,
         );
@@ -327,7 +315,7 @@ impl Keeper {
             &self.leaf,
             &self.leaf_signer,
             &self.set,
-            &self.trust,
+            self.places.trust(),
             now,
             self.settings.jitter,
         ) {
@@ -346,14 +334,7 @@ impl Keeper {
 
     async fn publish(&mut self) -> Result<Tended, KeeperError> {
         let bundle = self.set.bundle_pem();
-        let due: Vec<(Place, serde_json::Value)> = self
-            .trust
-            .iter()
-            .filter_map(|(place, trust)| {
-                let patch = trust.as_ref()?.patch(bundle.as_bytes())?;
-                Some((place.clone(), patch))
-            })
-            .collect();
+        let due = self.places.due(|trust| trust.patch(bundle.as_bytes()));
         if due.is_empty() {
             return Ok(Tended::Rest {
                 until: Timestamp::MAX,
@@ -370,30 +351,7 @@ impl Keeper {
                 return Ok(Tended::Again);
             }
         }
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        let writes = due.iter().map(|(place, patch)| {
-            let api = self.place_api(place);
-            let params = &params;
-            async move {
-                let body: Patch<()> = Patch::Json(
-                    serde_json::from_value(patch.clone()).map_err(kube::Error::SerdeError)?,
-                );
-                api.patch(place.name(), params, &body).await
-            }
-        });
-        // At once, not one after the other: each is a round trip on the way to ready.
-        for ((place, _), written) in due.iter().zip(futures::future::join_all(writes).await) {
-            let object = written.map_err(|source| KeeperError::Place {
-                verb: "publish the authority in",
-                place: place.clone(),
-                source: Box::new(source),
-            })?;
-            tracing::info!(%place, "authority published");
-            self.trust.insert(place.clone(), Some(Trust::of(&object)));
-        }
+        self.places.write(&due).await?;
         Ok(Tended::Rest {
             until: Timestamp::MAX,
         })
@@ -402,13 +360,13 @@ impl Keeper {
     fn standing(&self) -> Standing {
         Standing {
             problem: serving::problem(
-                &self.leaf,
+                self.leaf.chain(),
                 &self.settings.server_name(),
-                &self.trust,
+                self.places.trust(),
                 (self.clock)(),
             ),
-            leaf_expires: self.leaf.validity().not_after,
-            authority_expires: self.set.signer().validity().not_after,
+            leaf_expires: Some(self.leaf.validity().not_after),
+            authority_expires: Some(self.set.signer().validity().not_after),
         }
     }
 }

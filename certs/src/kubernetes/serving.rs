@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use rustls::pki_types::CertificateDer;
 
 use super::bundle::{Place, Trust};
 use crate::{AuthoritySet, Jitter, Leaf, Seen, certificates_in, renew_at, verify_server};
@@ -44,9 +45,9 @@ pub(super) fn leaf_is_due(
     trusted || !leaf.validity().contains(now)
 }
 
-/// Why an API server could not verify `leaf`, place by place; none when all can.
+/// Why an API server could not verify `chain`, place by place; none when all can.
 pub(super) fn problem(
-    leaf: &Leaf,
+    chain: &[CertificateDer<'_>],
     server_name: &str,
     trust: &BTreeMap<Place, Option<Trust>>,
     now: Timestamp,
@@ -59,7 +60,7 @@ pub(super) fn problem(
         };
         let refused = trust
             .bundles()
-            .find_map(|bundle| verify_server(leaf.chain(), bundle, server_name, now).err());
+            .find_map(|bundle| verify_server(chain, bundle, server_name, now).err());
         if let Some(error) = refused {
             problems.push(format!("{place} does not trust this server: {error}"));
         }
@@ -118,7 +119,7 @@ mod tests {
         let set = settled();
         let leaf = leaf(&set);
         assert_eq!(
-            problem(&leaf, NAME, &holding(&set.bundle_pem()), now()),
+            problem(leaf.chain(), NAME, &holding(&set.bundle_pem()), now()),
             None
         );
         let other = settled().bundle_pem();
@@ -128,12 +129,12 @@ mod tests {
             (holding(&other), "does not trust"),
             (BTreeMap::from([(place(), None)]), "does not exist"),
         ] {
-            let told = problem(&leaf, NAME, &trust, now()).unwrap();
+            let told = problem(leaf.chain(), NAME, &trust, now()).unwrap();
             assert!(told.contains(word), "{told}");
             assert!(told.contains("MutatingWebhookConfiguration m"), "{told}");
         }
         let late = now() + Duration::from_hours(25);
-        assert!(problem(&leaf, NAME, &holding(&set.bundle_pem()), late).is_some());
+        assert!(problem(leaf.chain(), NAME, &holding(&set.bundle_pem()), late).is_some());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! An API server in memory, with just what the keeper asks of one: named reads, field-selected lists and watches, create, replace
 //! under a resourceVersion, JSON patch. Counts writes.
 
-#![allow(clippy::unwrap_used, clippy::significant_drop_tightening)]
+#![allow(dead_code, clippy::unwrap_used, clippy::significant_drop_tightening)]
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator_api::Policy;
-use etcd_operator_certs::{CertificateAuthority, HotResolver, LeafRequest, Usage, certificates_in};
+use etcd_operator_certs::{
+    CertificateAuthority, HotResolver, Leaf, LeafRequest, Usage, certificates_in,
+};
 use etcd_operator_process::DrainTrigger;
 use etcd_operator_webhook::server::{Limits, serve, tls_config};
 use etcd_operator_webhook::surroundings::Surroundings;
@@ -20,7 +22,9 @@ use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::Timestamp;
 use prometheus_client::registry::Registry;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{PrivateKeyDer, ServerName};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
@@ -49,6 +53,14 @@ pub(crate) fn quick() -> Limits {
 }
 
 pub(crate) async fn start(limits: Limits, surroundings: Option<Arc<dyn Surroundings>>) -> Webhook {
+    start_checking(limits, surroundings, None).await
+}
+
+pub(crate) async fn start_checking(
+    limits: Limits,
+    surroundings: Option<Arc<dyn Surroundings>>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+) -> Webhook {
     let mut registry = Registry::default();
     let admission = Admission {
         policy: Policy::default(),
@@ -63,7 +75,7 @@ pub(crate) async fn start(limits: Limits, surroundings: Option<Arc<dyn Surroundi
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (trigger, drain) = DrainTrigger::new();
-    let tls = tls_config(Arc::new(resolver.clone())).unwrap();
+    let tls = tls_config(Arc::new(resolver.clone()), clients).unwrap();
     let served = tokio::spawn(serve(listener, tls, Arc::new(admission), limits, drain));
     let webhook = Webhook {
         address,
@@ -95,16 +107,33 @@ impl Webhook {
     }
 
     pub(crate) async fn try_tls(&self, alpn: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
+        self.try_tls_as(alpn, None).await
+    }
+
+    /// A client that shows a certificate.
+    pub(crate) async fn try_tls_as(
+        &self,
+        alpn: &[&str],
+        identity: Option<&Leaf>,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates_in(self.authority.certificate_pem().as_bytes()).unwrap() {
             roots.add(certificate).unwrap();
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match identity {
+            None => config.with_no_client_auth(),
+            Some(leaf) => {
+                let key = PrivateKeyDer::from_pem_slice(leaf.key_pem().as_bytes()).unwrap();
+                config
+                    .with_client_auth_cert(leaf.chain().to_vec(), key)
+                    .unwrap()
+            }
+        };
         config.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
         let stream = TcpStream::connect(self.address).await?;
         let name = ServerName::try_from(NAME).unwrap();
