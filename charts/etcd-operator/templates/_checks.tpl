@@ -11,6 +11,20 @@
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.service.enabled) }}
 {{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled" }}
 {{- end }}
+{{- with .Values.certificates }}
+{{- if and (eq .mode "secret") (not .secret.name) }}
+{{- fail "certificates.secret.name: must name a TLS Secret when certificates.mode is secret" }}
+{{- end }}
+{{- if and (ne .mode "secret") .secret.name }}
+{{- fail (printf "certificates.secret.name has no effect when certificates.mode is %s; set the mode to secret" .mode) }}
+{{- end }}
+{{- if and (ne .mode "cert-manager") .certManager.issuerRef }}
+{{- fail (printf "certificates.certManager.issuerRef has no effect when certificates.mode is %s; set the mode to cert-manager" .mode) }}
+{{- end }}
+{{- if and .certManager.issuerRef (not .certManager.issuerRef.name) }}
+{{- fail "certificates.certManager.issuerRef.name: must not be empty" }}
+{{- end }}
+{{- end }}
 {{- if eq (include "etcd-operator.webhook.serviceAccount" .) (include "etcd-operator.controller.serviceAccount" .) }}
 {{- fail "webhook.serviceAccount.name and controller.serviceAccount.name must differ: the controller's writes pass the webhook by its account's name" }}
 {{- end }}

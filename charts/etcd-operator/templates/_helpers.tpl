@@ -40,6 +40,33 @@ cluster-scoped also carries the namespace, because two releases may share a name
 {{ include "etcd-operator.webhook.fullname" . }}-ca
 {{- end }}
 
+{{/* The Secret that is mounted where someone else keeps the certificate; empty where the webhook does. */}}
+{{- define "etcd-operator.webhook.mountedSecret" -}}
+{{- with .Values.certificates }}
+{{- if eq .mode "cert-manager" }}{{ include "etcd-operator.webhook.fullname" $ }}-tls{{ end }}
+{{- if eq .mode "secret" }}{{ .secret.name }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/*
+Who writes `caBundle`: "webhook", "injector" (cert-manager's), or "nobody".
+*/}}
+{{- define "etcd-operator.bundleWriter" -}}
+{{- with .Values.certificates }}
+{{- if eq .mode "cert-manager" }}injector
+{{- else if and (eq .mode "secret") (not .secret.publishCA) }}nobody
+{{- else }}webhook
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Annotations, without their key, that make cert-manager write `caBundle`; as a dict in YAML. */}}
+{{- define "etcd-operator.injection" -}}
+{{- if eq (include "etcd-operator.bundleWriter" .) "injector" -}}
+cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "etcd-operator.webhook.fullname" . }}
+{{- end }}
+{{- end }}
+
 {{- define "etcd-operator.webhook.serviceAccount" -}}
 {{- with .Values.webhook.serviceAccount }}
 {{- .name | default (ternary (include "etcd-operator.webhook.fullname" $) "default" .create) }}
@@ -168,7 +195,7 @@ readinessProbe:
 {{- end }}
 
 {{/*
-The conversion stanza of a CRD. No `caBundle`: the webhook writes it, and a key with two
+The conversion stanza of a CRD. No `caBundle`: the webhook (or cert-manager) writes it, and a key with two
 owners would fail the next server-side `helm upgrade`.
 */}}
 {{- define "etcd-operator.conversion" -}}
@@ -187,9 +214,10 @@ webhook:
 {{/* Metadata of a CRD below its name. */}}
 {{- define "etcd-operator.crdMetadata" -}}
 {{- $keep := ternary (dict "helm.sh/resource-policy" "keep") dict .Values.crds.keep -}}
+{{- $own := merge $keep (include "etcd-operator.injection" . | fromYaml) -}}
 labels:
   {{- include "etcd-operator.labels" (list . "crd") | nindent 2 }}
-{{- with include "etcd-operator.annotations" (list . $keep) }}
+{{- with include "etcd-operator.annotations" (list . $own) }}
 {{ . }}
 {{- end }}
 {{- end }}

@@ -1,6 +1,6 @@
 {{/*
 What both webhook configurations share. Every field the API server would fill in is
-written out, or GitOps tools would see drift for ever; `caBundle` is left to the webhook.
+written out, or GitOps tools would see drift for ever; `caBundle` is left to the webhook or cert-manager.
 */}}
 
 {{/* Takes (list . "/path"). */}}
