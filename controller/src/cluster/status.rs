@@ -278,10 +278,14 @@ fn conditions(
         ("NoQuorum", "no quorum serves linearizable reads")
     };
     put(AVAILABLE, available, reason, message);
-    for (type_, activity) in [
-        (SCALING, Activity::Scaling),
-        (UPGRADING, Activity::Upgrading),
-        (RECOVERING, Activity::Recovering),
+    for (type_, activity, quiet) in [
+        (SCALING, Activity::Scaling, "no change of size under way"),
+        (
+            UPGRADING,
+            Activity::Upgrading,
+            "no change of version under way",
+        ),
+        (RECOVERING, Activity::Recovering, "no member to bring back"),
     ] {
         match &plan.outlook {
             Outlook::Working {
@@ -291,7 +295,7 @@ fn conditions(
             } if *under_way == activity => {
                 put(type_, true, reason.as_str(), message);
             }
-            _ => put(type_, false, "NotNeeded", ""),
+            _ => put(type_, false, "NotNeeded", quiet),
         }
     }
     conditions
