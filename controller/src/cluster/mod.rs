@@ -3,11 +3,15 @@
 mod act;
 mod certificates;
 pub mod children;
+#[cfg(test)]
+mod fixtures;
 mod names;
 mod observe;
 pub mod observed;
 pub mod plan;
 mod status;
+#[cfg(test)]
+mod status_tests;
 pub mod step;
 
 use std::{sync::Arc, time::Duration};

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::{
-    Policy, ValidatedCluster, Version,
-    v1beta2::{BootstrapMember, BootstrapRecord, EtcdCluster},
+    ValidatedCluster, Version,
+    v1beta2::{BootstrapMember, BootstrapRecord},
 };
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
@@ -18,13 +18,13 @@ use super::plan;
 use crate::{
     cluster::{
         children::{self, starts},
+        fixtures::{self, CLUSTER_ID, id_of},
         observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum, Start, quorum_of},
         step::{Outlook, Reason, Step},
     },
     etcd::Answer,
 };
 
-const CLUSTER_ID: u64 = 0xc1;
 const VERSIONS: [&str; 3] = ["3.6.10", "3.6.12", "3.6.16"];
 
 /// What the API server holds. A cache is an older copy of it.
@@ -111,20 +111,7 @@ enum Event {
 }
 
 fn cluster(size: i32, version: &str) -> ValidatedCluster {
-    let object: EtcdCluster = serde_json::from_value(json!({
-        "apiVersion": "etcd.database.coreos.com/v1beta2",
-        "kind": "EtcdCluster",
-        "metadata": {"name": "c", "namespace": "n", "uid": "11111111-2222-3333-4444-555555555555", "generation": 1},
-        "spec": {"size": size, "version": version},
-    }))
-    .unwrap();
-    ValidatedCluster::new(&object, &Policy::default()).unwrap()
-}
-
-fn id_of(name: &str) -> u64 {
-    name.bytes().fold(17, |id, byte| {
-        id.wrapping_mul(31).wrapping_add(u64::from(byte))
-    })
+    fixtures::cluster(json!({"size": size, "version": version}))
 }
 
 impl World {
