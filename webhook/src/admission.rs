@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use etcd_operator_api::v1beta2::{EtcdBackup, EtcdCluster, EtcdRestore};
 use etcd_operator_api::{Policy, conversion};
 use hyper::body::Bytes;
 use serde_json::Value;
@@ -13,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::review::{self, AdmissionRequest, Operation, ReviewError, Subject, Verdict};
 use crate::server::{Answer, Handler};
 use crate::surroundings::{self, Surroundings};
-use crate::{cluster, convert, scale};
+use crate::{convert, object, scale};
 
 /// Answers the API server.
 pub struct Admission {
@@ -62,8 +63,12 @@ impl Admission {
     ) -> Result<Vec<u8>, ReviewError> {
         let request = AdmissionRequest::parse(body)?;
         let mut verdict = match step {
-            Step::MutateCluster => cluster::mutate(&request, &self.policy)?,
-            Step::ValidateCluster => cluster::validate(&request, &self.policy)?,
+            Step::MutateCluster => object::mutate::<EtcdCluster>(&request, &self.policy)?,
+            Step::ValidateCluster => object::validate::<EtcdCluster>(&request, &self.policy)?,
+            Step::MutateBackup => object::mutate::<EtcdBackup>(&request, &self.policy)?,
+            Step::ValidateBackup => object::validate::<EtcdBackup>(&request, &self.policy)?,
+            Step::MutateRestore => object::mutate::<EtcdRestore>(&request, &self.policy)?,
+            Step::ValidateRestore => object::validate::<EtcdRestore>(&request, &self.policy)?,
             Step::MutateScale => scale::mutate(&request, &self.autoscalers)?,
             Step::ValidateScale => scale::validate(&request)?,
         };
@@ -90,7 +95,7 @@ impl Admission {
         else {
             return verdict;
         };
-        let Some(cluster) = cluster::cluster_of(request) else {
+        let Some(cluster) = object::object_of::<EtcdCluster>(request) else {
             return verdict;
         };
         let seen = surroundings::look(&cluster, around).await;

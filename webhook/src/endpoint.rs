@@ -16,14 +16,22 @@ pub enum Step {
     ValidateCluster,
     MutateScale,
     ValidateScale,
+    MutateBackup,
+    ValidateBackup,
+    MutateRestore,
+    ValidateRestore,
 }
 
 impl Endpoint {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 9] = [
         Self::Admit(Step::MutateCluster),
         Self::Admit(Step::ValidateCluster),
         Self::Admit(Step::MutateScale),
         Self::Admit(Step::ValidateScale),
+        Self::Admit(Step::MutateBackup),
+        Self::Admit(Step::ValidateBackup),
+        Self::Admit(Step::MutateRestore),
+        Self::Admit(Step::ValidateRestore),
         Self::Convert,
     ];
 
@@ -33,6 +41,10 @@ impl Endpoint {
             Self::Admit(Step::ValidateCluster) => "/validate-etcdcluster",
             Self::Admit(Step::MutateScale) => "/mutate-scale",
             Self::Admit(Step::ValidateScale) => "/validate-scale",
+            Self::Admit(Step::MutateBackup) => "/mutate-etcdbackup",
+            Self::Admit(Step::ValidateBackup) => "/validate-etcdbackup",
+            Self::Admit(Step::MutateRestore) => "/mutate-etcdrestore",
+            Self::Admit(Step::ValidateRestore) => "/validate-etcdrestore",
             Self::Convert => "/convert",
         }
     }

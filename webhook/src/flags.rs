@@ -7,7 +7,7 @@ use clap::Parser;
 use etcd_operator_certs::kubernetes::{Place, Publish};
 use etcd_operator_process::{CommonArgs, HasCommonArgs};
 
-/// Admission and conversion for EtcdClusters.
+/// Admission and conversion for EtcdClusters, EtcdBackups and EtcdRestores.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "etcd-operator-webhook", version, about)]
 pub struct Flags {

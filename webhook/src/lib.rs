@@ -1,16 +1,17 @@
 //! The admission and conversion server: reads AdmissionReviews, writes answers; never writes to the cluster beyond its own
 //! certificates.
 //!
-//! `server` is HTTPS and knows no Kubernetes; `cluster`, `scale` and `convert` judge and know no sockets; `admission` joins the two;
+//! `server` is HTTPS and knows no Kubernetes; `object`, `kinds`, `scale` and `convert` judge and know no sockets; `admission` joins the two;
 //! `surroundings` is the only part that reads the API server; `run` starts it all.
 
 mod admission;
-pub mod cluster;
 pub mod convert;
 mod endpoint;
 pub mod fill;
 mod flags;
+mod kinds;
 mod metrics;
+pub mod object;
 pub mod review;
 mod run;
 pub mod scale;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::cluster::verdict;
+use crate::object::verdict;
 use crate::review::{AdmissionRequest, ReviewError, Verdict};
 
 #[derive(Deserialize)]

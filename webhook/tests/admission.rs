@@ -12,7 +12,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use etcd_operator_webhook::surroundings::{Found, Looking, Surroundings};
-use reviews::{cluster, create, delete, scale, update};
+use reviews::{cluster, create, create_other, delete, scale, update};
 use rig::{AUTOSCALER, quick, start};
 use serde_json::{Value, json};
 
@@ -314,4 +314,42 @@ async fn decisions_are_counted_under_the_names_dashboards_know() {
     ] {
         assert!(text.contains(line), "{line} is missing in\n{text}");
     }
+}
+
+#[tokio::test]
+async fn backups_and_restores_are_filled_in_and_judged_at_paths_of_their_own() {
+    let webhook = start(quick(), None).await;
+    let stores = json!({"s3": {"path": "bucket/key", "awsSecret": "s"}});
+    let mut backup = stores.clone();
+    backup["clusterName"] = json!("c");
+    let review = create_other("EtcdBackup", backup);
+    let filled = webhook.review("/mutate-etcdbackup", &review).await;
+    assert_eq!(filled["allowed"], true, "{filled}");
+    let stored = patched(&review["request"]["object"], &filled);
+    assert_eq!(stored["spec"]["storageType"], "S3");
+    let mut again = review.clone();
+    again["request"]["object"] = stored;
+    assert_eq!(
+        webhook
+            .review("/mutate-etcdbackup", &again)
+            .await
+            .get("patch"),
+        None
+    );
+    assert_eq!(
+        webhook.review("/validate-etcdbackup", &again).await["allowed"],
+        true
+    );
+
+    let no_target = create_other("EtcdRestore", stores);
+    for path in ["/mutate-etcdrestore", "/validate-etcdrestore"] {
+        let refused = webhook.review(path, &no_target).await;
+        assert_eq!(refused["allowed"], false, "{refused}");
+        assert_eq!(refused["status"]["details"]["kind"], "EtcdRestore");
+    }
+    // One kind's path is no place for another.
+    let (status, _) = webhook
+        .post("/validate-etcdrestore", again.to_string())
+        .await;
+    assert_eq!(status.as_u16(), 400);
 }

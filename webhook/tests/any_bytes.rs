@@ -64,7 +64,20 @@ fn json() -> impl Strategy<Value = Value> {
         any::<f64>().prop_map(Value::from),
         ".{0,20}".prop_map(Value::from),
         prop::sample::select(vec![
-            "8Gi", "-1", "3.6.1", "v3.5.0", "1h", "Auto", "0", "1e400"
+            "8Gi",
+            "-1",
+            "3.6.1",
+            "v3.5.0",
+            "1h",
+            "Auto",
+            "0",
+            "1e400",
+            "S3",
+            "b/k",
+            "*/5 * * * *",
+            "@daily",
+            "0 0 31 2 *",
+            "Europe/Berlin"
         ])
         .prop_map(Value::from),
     ];
@@ -99,6 +112,23 @@ fn json() -> impl Strategy<Value = Value> {
             "recovery",
             "unreachableAfter",
             "repository",
+            "clusterName",
+            "etcdEndpoints",
+            "storageType",
+            "backupStorageType",
+            "s3",
+            "gcs",
+            "abs",
+            "pvc",
+            "path",
+            "schedule",
+            "timeZone",
+            "retention",
+            "backupPolicy",
+            "backupIntervalInSecond",
+            "backupName",
+            "newCluster",
+            "etcdCluster",
         ])
         .prop_map(str::to_owned),
     ];
@@ -117,6 +147,14 @@ proptest! {
     #[test]
     fn random_bytes_never_panic(endpoint in endpoint(), body in prop::collection::vec(any::<u8>(), 0..2048)) {
         sound(endpoint, body);
+    }
+
+    #[test]
+    fn a_random_backup_or_restore_never_panics(spec in json(), restores in any::<bool>(), mutates in any::<bool>()) {
+        let kind = if restores { "EtcdRestore" } else { "EtcdBackup" };
+        let path = format!("/{}-{}", if mutates { "mutate" } else { "validate" }, kind.to_lowercase());
+        let review = reviews::create_other(kind, spec);
+        sound(Endpoint::at(&path).unwrap(), review.to_string().into_bytes());
     }
 
     #[test]

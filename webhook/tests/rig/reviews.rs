@@ -38,6 +38,18 @@ fn cluster_kind() -> Value {
     json!({"group": "etcd.database.coreos.com", "version": "v1beta2", "kind": "EtcdCluster"})
 }
 
+/// One of our other kinds, created.
+pub(crate) fn create_other(kind: &str, spec: Value) -> Value {
+    let object = json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2",
+        "kind": kind,
+        "metadata": {"name": "c", "namespace": "ns"},
+        "spec": spec,
+    });
+    let kind = json!({"group": "etcd.database.coreos.com", "version": "v1beta2", "kind": kind});
+    review(kind, "CREATE", object, json!(null), json!({}))
+}
+
 pub(crate) fn create(object: Value) -> Value {
     review(cluster_kind(), "CREATE", object, json!(null), json!({}))
 }

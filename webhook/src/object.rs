@@ -1,11 +1,11 @@
-//! EtcdClusters on their way in: defaults first, then judgement; and on their way out: deletion protection. Pure.
+//! Our objects on their way in: defaults first, then judgement; and on their way out: deletion protection. Pure.
 //!
 //! The mutating step already refuses, and with everything that is wrong: the API server checks its own schema and CEL between the two
 //! steps, and would otherwise show only its part of the story.
 
-use etcd_operator_api::v1beta2::EtcdCluster;
-use etcd_operator_api::{Judgement, Policy, default_cluster, default_update, judge, judge_delete};
-use serde::Deserialize;
+use etcd_operator_api::{Judgement, Policy};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -13,46 +13,66 @@ use crate::fill::fill;
 use crate::review::{AdmissionRequest, Operation, Refusal, ReviewError, Verdict};
 
 const GROUP: &str = "etcd.database.coreos.com";
+const VERSION: &str = "v1beta2";
+
+/// A kind that is judged here.
+pub trait Judged: DeserializeOwned + Serialize {
+    const KIND: &'static str;
+
+    /// Whether both ask for the same, whatever else changed.
+    fn same_spec(&self, other: &Self) -> bool;
+    /// Fills what is unset; `old` is there on an update.
+    fn fill_in(&mut self, old: Option<&Self>, policy: &Policy);
+    fn judge(&self, old: Option<&Self>, policy: &Policy) -> Judgement;
+
+    /// Most may go at any time.
+    fn judge_delete(&self) -> Judgement {
+        Judgement::default()
+    }
+}
 
 /// Fills what is unset and refuses what is unsound.
 ///
 /// What our types cannot even decode is let through as it is: the API server's schema, which comes next, says better what is wrong.
-pub fn mutate(request: &AdmissionRequest<'_>, policy: &Policy) -> Result<Verdict, ReviewError> {
-    expect_cluster(request)?;
+pub fn mutate<K: Judged>(
+    request: &AdmissionRequest<'_>,
+    policy: &Policy,
+) -> Result<Verdict, ReviewError> {
+    expect::<K>(request)?;
     let Some(object) = request.object else {
         return Ok(Verdict::allowed());
     };
     if is_being_deleted(object) {
         return Ok(Verdict::allowed());
     }
-    let Ok(mut cluster) = decode(object) else {
+    let Ok(mut new) = decode::<K>(object) else {
         return Ok(Verdict::allowed());
     };
-    let old = old_cluster(request);
-    if old.as_ref().is_some_and(|old| old.spec == cluster.spec) {
+    let old = old::<K>(request);
+    if old.as_ref().is_some_and(|old| old.same_spec(&new)) {
         return Ok(Verdict::allowed());
     }
-    let before = serde_json::to_value(&cluster)?;
-    match &old {
-        Some(old) => default_update(&mut cluster, old, policy),
-        None => default_cluster(&mut cluster, policy),
-    }
-    let judgement = judge(&cluster, old.as_ref(), policy);
+    let before = serde_json::to_value(&new)?;
+    new.fill_in(old.as_ref(), policy);
+    let judgement = new.judge(old.as_ref(), policy);
     if !judgement.allowed() {
         return Ok(refused(judgement));
     }
     let raw: Value = serde_json::from_str(object.get())?;
     Ok(Verdict::Allowed {
-        patch: fill(&raw, &before, &serde_json::to_value(&cluster)?),
+        patch: fill(&raw, &before, &serde_json::to_value(&new)?),
         warnings: Vec::new(),
     })
 }
 
 /// Judges what is about to be stored, or deleted.
-pub fn validate(request: &AdmissionRequest<'_>, policy: &Policy) -> Result<Verdict, ReviewError> {
-    expect_cluster(request)?;
+pub fn validate<K: Judged>(
+    request: &AdmissionRequest<'_>,
+    policy: &Policy,
+) -> Result<Verdict, ReviewError> {
+    expect::<K>(request)?;
     if request.operation == Operation::Delete {
-        return Ok(validate_delete(request));
+        return Ok(validate_delete::<K>(request));
     }
     let Some(object) = request.object else {
         return Ok(Verdict::allowed());
@@ -61,57 +81,57 @@ pub fn validate(request: &AdmissionRequest<'_>, policy: &Policy) -> Result<Verdi
     if is_being_deleted(object) {
         return Ok(Verdict::allowed());
     }
-    let old = old_cluster(request);
-    let cluster = match decode(object) {
-        Ok(cluster) => cluster,
+    let old = old::<K>(request);
+    let new: K = match decode(object) {
+        Ok(new) => new,
         // It passed the schema and is still not what our types hold. Stored, it would be unreadable to the controller as well.
         Err(error) => {
             return Ok(Verdict::Refused {
                 refusals: vec![Refusal {
                     field: String::new(),
                     reason: "Undecodable".into(),
-                    message: format!("must be readable as an EtcdCluster of v1beta2: {error}"),
+                    message: format!("must be readable as an {} of {VERSION}: {error}", K::KIND),
                 }],
                 warnings: Vec::new(),
             });
         }
     };
-    if old.as_ref().is_some_and(|old| old.spec == cluster.spec) {
+    if old.as_ref().is_some_and(|old| old.same_spec(&new)) {
         return Ok(Verdict::allowed());
     }
-    Ok(verdict(judge(&cluster, old.as_ref(), policy)))
+    Ok(verdict(new.judge(old.as_ref(), policy)))
 }
 
-fn validate_delete(request: &AdmissionRequest<'_>) -> Verdict {
-    match request.old_object.map(decode) {
-        Some(Ok(cluster)) => verdict(judge_delete(&cluster)),
+fn validate_delete<K: Judged>(request: &AdmissionRequest<'_>) -> Verdict {
+    match request.old_object.map(decode::<K>) {
+        Some(Ok(old)) => verdict(old.judge_delete()),
         // Unreadable is no reason to keep it.
         Some(Err(_)) | None => Verdict::allowed(),
     }
 }
 
-/// The cluster a request would store, where our types can read it.
-pub fn cluster_of(request: &AdmissionRequest<'_>) -> Option<EtcdCluster> {
+/// The object a request would store, where our types can read it.
+pub fn object_of<K: Judged>(request: &AdmissionRequest<'_>) -> Option<K> {
     request.object.and_then(|object| decode(object).ok())
 }
 
-fn expect_cluster(request: &AdmissionRequest<'_>) -> Result<(), ReviewError> {
+fn expect<K: Judged>(request: &AdmissionRequest<'_>) -> Result<(), ReviewError> {
     let kind = &request.kind;
-    if kind.group == GROUP && kind.version == "v1beta2" && kind.kind == "EtcdCluster" {
+    if kind.group == GROUP && kind.version == VERSION && kind.kind == K::KIND {
         return Ok(());
     }
     Err(ReviewError::WrongObject {
-        expected: "EtcdCluster of etcd.database.coreos.com/v1beta2",
+        expected: K::KIND,
         found: format!("{} of {}/{}", kind.kind, kind.group, kind.version),
     })
 }
 
-fn decode(object: &RawValue) -> serde_json::Result<EtcdCluster> {
+fn decode<K: Judged>(object: &RawValue) -> serde_json::Result<K> {
     serde_json::from_str(object.get())
 }
 
 /// Only an update has an old self to be compared with. One our types cannot read gives no comparison.
-fn old_cluster(request: &AdmissionRequest<'_>) -> Option<EtcdCluster> {
+fn old<K: Judged>(request: &AdmissionRequest<'_>) -> Option<K> {
     if request.operation != Operation::Update {
         return None;
     }
