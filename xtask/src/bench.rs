@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: how quick and how small the operator is, beside what it is measured against, in the same run.
 //!
 //! On a local cluster of its own, `bench`: time from apply to Ready beside a plain StatefulSet, idle memory of both programs,
-//! and their time from start to ready.
+//! and their time from start to ready. `bench admission` measures the webhook under load.
 
+mod admission;
 mod creation;
 mod memory;
 mod start;
@@ -25,7 +26,10 @@ const CLUSTER: &str = "bench";
 const NODES: u8 = 3;
 
 #[derive(Debug, Clone, Copy, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
     /// How many times each figure is taken; the median is shown
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
@@ -34,8 +38,17 @@ pub struct Args {
     keep: bool,
 }
 
+#[derive(Debug, Clone, Copy, clap::Subcommand)]
+enum What {
+    /// Measure the webhook under load, beside one on controller-runtime, and through the API server.
+    Admission(admission::Args),
+}
+
 pub fn run(args: Args) -> Result<()> {
-    let Args { rounds, keep } = args;
+    let Args { what, rounds, keep } = args;
+    if let Some(What::Admission(args)) = what {
+        return admission::run(args);
+    }
     let running = local::up(&Options {
         name: CLUSTER.to_owned(),
         nodes: NODES,

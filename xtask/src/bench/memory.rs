@@ -55,7 +55,7 @@ fn first_of(path: &Path) -> Option<String> {
 }
 
 /// `VmRSS:      8124 kB`, where a kB of the kernel is 1024 bytes.
-fn resident(status: &str) -> Option<f64> {
+pub(super) fn resident(status: &str) -> Option<f64> {
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -13,6 +13,7 @@ const STAGING: &str = "0.36.4";
 const HELM_3: &str = "3.22.0";
 const HELM_4: &str = "4.3.1";
 pub const COREDNS: &str = "1.15.0";
+const CONTROLLER_RUNTIME: &str = "0.25.2";
 /// Of each minor the newest, and one older patch to upgrade from.
 pub const ETCD: [&str; 6] = ["3.6.16", "3.5.35", "3.7.3", "3.5.21", "3.6.10", "3.7.0"];
 pub const ETCD_OF_THE_CONTROL_PLANE: &str = ETCD[0];
@@ -23,6 +24,7 @@ pub const GO_FLAGS: &str = "-buildvcs=false -mod=mod";
 
 const PAUSE_SOURCE: &str = include_str!("../../go/pause/main.go");
 const COREDNS_SOURCE: &str = include_str!("../../go/coredns/main.go");
+const SIZE_WEBHOOK_SOURCE: &str = include_str!("../../go/sizewebhook/main.go");
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
@@ -38,6 +40,8 @@ pub enum Program {
     Pause,
     Helm3,
     Helm4,
+    /// What the benchmark of admission measures against; only that builds it.
+    SizeWebhook,
 }
 
 /// One file to build: its name and the package it comes from.
@@ -89,6 +93,7 @@ impl Program {
             Self::CoreDns => "coredns",
             Self::Pause => "pause",
             Self::Helm3 | Self::Helm4 => "helm",
+            Self::SizeWebhook => "size-webhook",
         }
     }
 
@@ -105,6 +110,7 @@ impl Program {
             Self::Pause => "1",
             Self::Helm3 => HELM_3,
             Self::Helm4 => HELM_4,
+            Self::SizeWebhook => CONTROLLER_RUNTIME,
         }
     }
 
@@ -139,7 +145,7 @@ impl Program {
                 package: format!("go.etcd.io/etcd/{module}/v3"),
             })
             .into(),
-            Self::CoreDns | Self::Pause => one(".".to_owned()),
+            Self::CoreDns | Self::Pause | Self::SizeWebhook => one(".".to_owned()),
             Self::Helm3 => one("helm.sh/helm/v3/cmd/helm".to_owned()),
             Self::Helm4 => one("helm.sh/helm/v4/cmd/helm".to_owned()),
             kubernetes => one(format!("k8s.io/kubernetes/cmd/{}", kubernetes.name())),
@@ -157,6 +163,7 @@ impl Program {
             Self::Pause => vec![],
             Self::Helm3 => vec!["helm.sh/helm/v3".to_owned()],
             Self::Helm4 => vec!["helm.sh/helm/v4".to_owned()],
+            Self::SizeWebhook => vec!["sigs.k8s.io/controller-runtime".to_owned()],
             _ => vec!["k8s.io/kubernetes".to_owned()],
         };
         paths
@@ -184,6 +191,7 @@ impl Program {
         match self {
             Self::CoreDns => Some(COREDNS_SOURCE),
             Self::Pause => Some(PAUSE_SOURCE),
+            Self::SizeWebhook => Some(SIZE_WEBHOOK_SOURCE),
             _ => None,
         }
     }
