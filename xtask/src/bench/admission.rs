@@ -47,8 +47,9 @@ pub(super) struct Args {
 
 pub(super) fn run(args: Args) -> Result<()> {
     let cache = Cache::open()?;
-    let built = programs::ensure(&cache, &[Program::SizeWebhook])?;
+    let built = programs::ensure(&cache, &[Program::SizeWebhook, Program::AdmissionLoad])?;
     let yardstick = built.file(&Program::SizeWebhook)?;
+    let client = built.file(&Program::AdmissionLoad)?;
     let image = images::operator_image()?;
     let folder = cache.build_logs().with_file_name("bench-admission");
     cache::remove(&folder)?;
@@ -56,6 +57,7 @@ pub(super) fn run(args: Args) -> Result<()> {
     let measured = direct(
         &folder,
         &yardstick,
+        &client,
         Duration::from_secs(args.seconds.into()),
     );
     cache::remove(&folder)?;
@@ -74,8 +76,6 @@ pub(super) fn run(args: Args) -> Result<()> {
 struct Figures {
     connections: usize,
     load: Load,
-    /// Requests per second of its CPU time.
-    per_cpu_second: f64,
     megabytes: f64,
 }
 
@@ -87,7 +87,7 @@ struct Both {
     fresh: (f64, f64),
 }
 
-fn direct(folder: &Path, yardstick: &Path, time: Duration) -> Result<Both> {
+fn direct(folder: &Path, yardstick: &Path, client: &Path, time: Duration) -> Result<Both> {
     let identity = subject::Identity::make(folder)?;
     let ours = Subject::ours(&operator::binaries().join("etcd-operator-webhook"), folder)?;
     let ours = ours.start(&identity).context("our webhook")?;
@@ -103,7 +103,7 @@ fn direct(folder: &Path, yardstick: &Path, time: Duration) -> Result<Both> {
     for connections in CONNECTIONS {
         for (served, figures) in [(&ours, &mut both.ours), (&other, &mut both.yardstick)] {
             progress::say(&format!("{} on {connections} connections", served.name));
-            figures.push(one(served, &identity, connections, time)?);
+            figures.push(one(served, &identity, client, connections, time)?);
         }
     }
     Ok(both)
@@ -112,15 +112,15 @@ fn direct(folder: &Path, yardstick: &Path, time: Duration) -> Result<Both> {
 fn one(
     served: &Served,
     identity: &subject::Identity,
+    client: &Path,
     connections: usize,
     time: Duration,
 ) -> Result<Figures> {
-    let load = load::run(served.address, identity, connections, time, || {
+    let load = load::run(client, served.address, identity, connections, time, || {
         served.cpu_seconds()
     })?;
     Ok(Figures {
         connections,
-        per_cpu_second: load.measured() / load.cpu,
         megabytes: served.megabytes()?,
         load,
     })
@@ -165,10 +165,10 @@ fn report(both: &Both) -> String {
                 figures.connections,
                 name,
                 figures.load.per_second(),
-                figures.per_cpu_second,
-                figures.load.quantile(0.5),
-                figures.load.quantile(0.99),
-                figures.load.quantile(0.999),
+                figures.load.per_cpu_second(),
+                figures.load.p50,
+                figures.load.p99,
+                figures.load.p999,
                 figures.megabytes
             );
         }
@@ -182,12 +182,12 @@ fn report(both: &Both) -> String {
         for (what, ratio, goal) in [
             (
                 "requests per CPU second",
-                ours.per_cpu_second / other.per_cpu_second,
+                ours.load.per_cpu_second() / other.load.per_cpu_second(),
                 Goal::AtLeast(WORK),
             ),
             (
                 "p99",
-                ours.load.quantile(0.99) / other.load.quantile(0.99),
+                ours.load.p99 / other.load.p99,
                 Goal::AtMost(SLOW_END),
             ),
             (

@@ -24,6 +24,7 @@ pub const GO_FLAGS: &str = "-buildvcs=false -mod=mod";
 
 const PAUSE_SOURCE: &str = include_str!("../../go/pause/main.go");
 const COREDNS_SOURCE: &str = include_str!("../../go/coredns/main.go");
+const ADMISSION_LOAD_SOURCE: &str = include_str!("../../go/admissionload/main.go");
 const SIZE_WEBHOOK_SOURCE: &str = include_str!("../../go/sizewebhook/main.go");
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub enum Program {
     Helm4,
     /// What the benchmark of admission measures against; only that builds it.
     SizeWebhook,
+    /// The client of that benchmark.
+    AdmissionLoad,
 }
 
 /// One file to build: its name and the package it comes from.
@@ -94,6 +97,7 @@ impl Program {
             Self::Pause => "pause",
             Self::Helm3 | Self::Helm4 => "helm",
             Self::SizeWebhook => "size-webhook",
+            Self::AdmissionLoad => "admission-load",
         }
     }
 
@@ -107,7 +111,7 @@ impl Program {
             | Self::Kubectl => KUBERNETES,
             Self::Etcd(version) => version,
             Self::CoreDns => COREDNS,
-            Self::Pause => "1",
+            Self::Pause | Self::AdmissionLoad => "1",
             Self::Helm3 => HELM_3,
             Self::Helm4 => HELM_4,
             Self::SizeWebhook => CONTROLLER_RUNTIME,
@@ -145,7 +149,9 @@ impl Program {
                 package: format!("go.etcd.io/etcd/{module}/v3"),
             })
             .into(),
-            Self::CoreDns | Self::Pause | Self::SizeWebhook => one(".".to_owned()),
+            Self::CoreDns | Self::Pause | Self::SizeWebhook | Self::AdmissionLoad => {
+                one(".".to_owned())
+            }
             Self::Helm3 => one("helm.sh/helm/v3/cmd/helm".to_owned()),
             Self::Helm4 => one("helm.sh/helm/v4/cmd/helm".to_owned()),
             kubernetes => one(format!("k8s.io/kubernetes/cmd/{}", kubernetes.name())),
@@ -160,7 +166,7 @@ impl Program {
                 .map(|module| format!("go.etcd.io/etcd/{module}/v3"))
                 .into(),
             Self::CoreDns => vec!["github.com/coredns/coredns".to_owned()],
-            Self::Pause => vec![],
+            Self::Pause | Self::AdmissionLoad => vec![],
             Self::Helm3 => vec!["helm.sh/helm/v3".to_owned()],
             Self::Helm4 => vec!["helm.sh/helm/v4".to_owned()],
             Self::SizeWebhook => vec!["sigs.k8s.io/controller-runtime".to_owned()],
@@ -192,6 +198,7 @@ impl Program {
             Self::CoreDns => Some(COREDNS_SOURCE),
             Self::Pause => Some(PAUSE_SOURCE),
             Self::SizeWebhook => Some(SIZE_WEBHOOK_SOURCE),
+            Self::AdmissionLoad => Some(ADMISSION_LOAD_SOURCE),
             _ => None,
         }
     }

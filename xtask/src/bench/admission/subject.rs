@@ -6,16 +6,14 @@ use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
-use etcd_operator_certs::{CertificateAuthority, LeafRequest, Usage, certificates_in};
+use etcd_operator_certs::{CertificateAuthority, LeafRequest, Usage};
 use jiff::Timestamp;
 use nix::unistd::{SysconfVar, sysconf};
-use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 
 use super::super::memory::resident;
@@ -30,7 +28,6 @@ const LIMIT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(super) struct Identity {
     folder: PathBuf,
-    authority_pem: String,
 }
 
 impl Identity {
@@ -48,24 +45,17 @@ impl Identity {
         fs::create_dir_all(&folder)?;
         fs::write(folder.join("tls.crt"), leaf.certificate_pem())?;
         fs::write(folder.join("tls.key"), leaf.key_pem())?;
-        Ok(Self {
-            folder,
-            authority_pem: authority.certificate_pem().to_owned(),
-        })
+        fs::write(folder.join("authority.crt"), authority.certificate_pem())?;
+        Ok(Self { folder })
     }
 
-    pub(super) fn client(&self) -> Result<Arc<ClientConfig>> {
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates_in(self.authority_pem.as_bytes())? {
-            roots.add(certificate)?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+    pub(super) fn authority(&self) -> PathBuf {
+        self.file("authority.crt")
+    }
+
+    /// A file beside the certificate.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
     }
 }
 
@@ -87,7 +77,7 @@ impl Subject {
         Ok(Self {
             name: "etcd-operator",
             command: Box::new(move |identity, address| {
-                let mut command = pinned(&program);
+                let mut command = pinned(&program, SERVER_CORE);
                 command
                     .arg("--kubeconfig")
                     .arg(&kubeconfig)
@@ -110,7 +100,7 @@ impl Subject {
         Self {
             name: "controller-runtime",
             command: Box::new(move |identity, address| {
-                let mut command = pinned(&program);
+                let mut command = pinned(&program, SERVER_CORE);
                 command
                     .args(["--port", &address.port().to_string()])
                     .arg("--cert-dir")
@@ -152,11 +142,9 @@ impl Subject {
 }
 
 /// `taskset` gives way to the program, so the process is the program's.
-fn pinned(program: &Path) -> Command {
+pub(super) fn pinned(program: &Path, core: usize) -> Command {
     let mut command = Command::new("taskset");
-    command
-        .args(["--cpu-list", &SERVER_CORE.to_string()])
-        .arg(program);
+    command.args(["--cpu-list", &core.to_string()]).arg(program);
     command
 }
 
