@@ -7,11 +7,14 @@ use etcd_client::{Client as EtcdClient, ConnectOptions};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use kube::{
     Api, Client, ResourceExt,
-    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+        PostParams,
+    },
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::{Context, until};
+use crate::{Context, until, until_answer};
 
 pub const GROUP: &str = "etcd.database.coreos.com";
 
@@ -82,6 +85,19 @@ impl<'a> Cluster<'a> {
 
     pub async fn get(&self) -> anyhow::Result<DynamicObject> {
         Ok(self.context.clusters().get(&self.name).await?)
+    }
+
+    /// Changes these fields of the spec and leaves the others, as `kubectl patch` does.
+    pub async fn change(&self, spec: &Value) -> anyhow::Result<DynamicObject> {
+        self.context
+            .clusters()
+            .patch(
+                &self.name,
+                &PatchParams::default(),
+                &Patch::Merge(json!({"spec": spec})),
+            )
+            .await
+            .with_context(|| format!("changing EtcdCluster {} to {spec}", self.name))
     }
 
     pub async fn delete(&self) -> anyhow::Result<()> {
@@ -192,11 +208,19 @@ impl<'a> Cluster<'a> {
     }
 }
 
+/// A client of etcd at this address, once it answers: a Service is there before every node has heard of its endpoints.
 pub(crate) async fn connect(endpoint: &str) -> anyhow::Result<EtcdClient> {
-    let options = ConnectOptions::new()
-        .with_connect_timeout(CONNECT)
-        .with_timeout(CONNECT);
-    EtcdClient::connect([endpoint], Some(options))
-        .await
-        .with_context(|| format!("connecting to etcd at {endpoint}"))
+    until_answer(
+        &format!("etcd to answer at {endpoint}"),
+        Duration::from_millis(200),
+        || async {
+            let options = ConnectOptions::new()
+                .with_connect_timeout(CONNECT)
+                .with_timeout(CONNECT);
+            let mut client = EtcdClient::connect([endpoint], Some(options)).await?;
+            client.status().await?;
+            Ok(Some(client))
+        },
+    )
+    .await
 }

@@ -111,6 +111,12 @@ fn judge_committed(history: &History, violations: &mut Vec<Violation>) {
 }
 
 fn judge_reads(history: &History, violations: &mut Vec<Violation>) {
+    // By value, because a long history has tens of thousands of both.
+    let written: BTreeMap<u64, &Write> = history
+        .writes
+        .iter()
+        .map(|write| (write.value, write))
+        .collect();
     // What is known to be in the store, in the order in which it became known: (when, value, revision).
     let mut known: Vec<(Tick, u64, i64)> = history
         .reads
@@ -148,10 +154,8 @@ fn judge_reads(history: &History, violations: &mut Vec<Violation>) {
                 to: read.revision,
             });
         }
-        let invoked = history.writes.iter().any(|write| {
-            write.value == read.value
-                && write.invoked < read.returned
-                && write.outcome != Outcome::Refused
+        let invoked = written.get(&read.value).is_some_and(|write| {
+            write.invoked < read.returned && write.outcome != Outcome::Refused
         });
         if read.value != 0 && !invoked {
             violations.push(Violation::ReadFromFuture { value: read.value });

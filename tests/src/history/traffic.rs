@@ -1,11 +1,12 @@
 //! One writer and one reader that never rest, each on a connection of its own through the client Service.
 
 use std::{
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail, ensure};
@@ -27,7 +28,7 @@ pub struct Traffic {
     endpoint: String,
     stop: watch::Sender<bool>,
     acknowledged: Arc<AtomicU64>,
-    writer: JoinHandle<Vec<Write>>,
+    writer: JoinHandle<Written>,
     reader: JoinHandle<Vec<Read>>,
 }
 
@@ -36,6 +37,32 @@ pub struct Summary {
     pub acknowledged: usize,
     pub unknown: usize,
     pub reads: usize,
+    /// The longest time without an acknowledged write.
+    pub longest_gap: Duration,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            acknowledged,
+            unknown,
+            reads,
+            longest_gap,
+        } = self;
+        write!(
+            formatter,
+            "{acknowledged} writes acknowledged and 0 of them lost, {unknown} without an answer, {reads} reads, \
+             longest gap in writes {:.2} s",
+            longest_gap.as_secs_f64()
+        )
+    }
+}
+
+/// What a writer leaves.
+#[derive(Debug)]
+struct Written {
+    writes: Vec<Write>,
+    longest_gap: Duration,
 }
 
 impl Traffic {
@@ -80,7 +107,10 @@ impl Traffic {
     /// Ends the traffic; an error is a broken promise of the store, or traffic that proves nothing.
     pub async fn stop(self) -> anyhow::Result<Summary> {
         self.stop.send_replace(true);
-        let writes = self.writer.await.context("the writer")?;
+        let Written {
+            writes,
+            longest_gap,
+        } = self.writer.await.context("the writer")?;
         let reads = self.reader.await.context("the reader")?;
         let mut client = connect(&self.endpoint).await?;
         let committed = committed(&mut client)
@@ -103,6 +133,7 @@ impl Traffic {
             acknowledged: count(|write| matches!(write.outcome, Outcome::Acknowledged { .. })),
             unknown: count(|write| write.outcome == Outcome::Unknown),
             reads: history.reads.len(),
+            longest_gap,
         };
         ensure!(
             summary.acknowledged > 0 && summary.reads > 0,
@@ -124,7 +155,8 @@ struct Writer {
 }
 
 impl Writer {
-    async fn keep_writing(mut self, stopped: watch::Receiver<bool>) -> Vec<Write> {
+    async fn keep_writing(mut self, stopped: watch::Receiver<bool>) -> Written {
+        let (mut last, mut longest_gap) = (Instant::now(), Duration::ZERO);
         // The revision to build on; unknown after a lost answer or a refusal, and then read first.
         let mut base = Some(0);
         let mut value = 0;
@@ -141,6 +173,8 @@ impl Writer {
             base = match outcome {
                 Outcome::Acknowledged { revision, .. } => {
                     self.acknowledged.fetch_add(1, Ordering::SeqCst);
+                    longest_gap = longest_gap.max(last.elapsed());
+                    last = Instant::now();
                     Some(revision)
                 }
                 Outcome::Refused | Outcome::Unknown => None,
@@ -151,7 +185,10 @@ impl Writer {
                 outcome,
             });
         }
-        self.writes
+        Written {
+            writes: self.writes,
+            longest_gap: longest_gap.max(last.elapsed()),
+        }
     }
 
     async fn attempt(&mut self, value: u64, base: i64) -> Outcome {

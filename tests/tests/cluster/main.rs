@@ -1,9 +1,13 @@
-//! Tier `cluster`: the real cluster with real etcd. Create, use, lose a pod, rest, delete.
+//! Tier `cluster`: the real cluster with real etcd. Create, use, change, lose a part, rest, delete.
 
+mod again;
+mod change;
 #[path = "../api/chart.rs"]
 mod chart;
+mod encryption;
 mod life;
 mod members;
+mod order;
 mod rest;
 mod seen;
 
@@ -17,6 +21,11 @@ fn main() -> ExitCode {
         scenario!(chart::installs_and_an_apply_right_after_works),
     )
     .with(scenarios![
+        // The longest first: the others run beside them.
+        change::growing_to_five_and_back_to_one_loses_no_write,
+        change::a_changed_option_rolls_one_member_at_a_time_and_volumes_grow_online,
+        encryption::client_tls_lets_in_who_has_the_client_secret_and_nobody_else,
+        again::a_resource_made_anew_under_the_same_name_starts_afresh,
         life::a_bare_spec_gives_a_ready_three_member_cluster,
         life::a_key_written_through_the_client_service_is_read_by_every_member,
         life::deleting_the_resource_removes_all_that_belonged_to_it,

@@ -9,6 +9,8 @@ use kube::{
 };
 use serde_json::json;
 
+use crate::order;
+
 /// Deletes the pod and waits until one with the same name and another identity is ready.
 async fn delete_and_await_return(context: &Context, pod: &Pod) -> Outcome {
     let (name, old) = (pod.name_any(), pod.uid());
@@ -24,21 +26,10 @@ async fn delete_and_await_return(context: &Context, pod: &Pod) -> Outcome {
         context.api::<Pod>(),
         &name,
         "the pod to come back ready",
-        |pod| pod.is_some_and(|pod| pod.uid() != old && pod_is_ready(pod)),
+        |pod| pod.is_some_and(|pod| pod.uid() != old && order::ready(pod)),
     )
     .await?;
     Ok(())
-}
-
-fn pod_is_ready(pod: &Pod) -> bool {
-    let conditions = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_ref());
-    conditions.is_some_and(|all| {
-        all.iter()
-            .any(|one| one.type_ == "Ready" && one.status == "True")
-    })
 }
 
 /// Volumes by claim: a claim made anew under the old name would have another.

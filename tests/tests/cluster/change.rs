@@ -1,0 +1,133 @@
+//! A cluster that changes while it serves: size, configuration, volumes. Traffic runs all the while.
+
+use anyhow::{Context as _, ensure};
+use etcd_operator_tests::{
+    Cluster, Context, Outcome,
+    history::{Summary, Traffic},
+    until_all,
+};
+use k8s_openapi::{
+    api::core::v1::{PersistentVolumeClaim, Pod},
+    apimachinery::pkg::api::resource::Quantity,
+};
+use kube::{ResourceExt, runtime::watcher};
+use serde_json::json;
+
+use crate::order::Restarts;
+
+/// Members, pods and claims: the same names, that many, no learner. What was removed leaves nothing behind.
+pub(crate) async fn exactly(context: &Context, cluster: &Cluster<'_>, size: usize) -> Outcome {
+    let members = cluster.members().await?;
+    ensure!(
+        members.len() == size && members.iter().all(|member| !member.learner),
+        "{size} voters wanted: {members:?}"
+    );
+    let names: Vec<String> = members.into_iter().map(|member| member.name).collect();
+    until_all(
+        context.api::<Pod>(),
+        watcher::Config::default(),
+        "the pods to be those of the members",
+        |pods| pods.iter().map(ResourceExt::name_any).eq(names.clone()),
+    )
+    .await?;
+    until_all(
+        context.api::<PersistentVolumeClaim>(),
+        watcher::Config::default(),
+        "the claims to be those of the members",
+        |claims| claims.iter().map(ResourceExt::name_any).eq(names.clone()),
+    )
+    .await?;
+    Ok(())
+}
+
+/// Shown with the tests: how long nobody could write is what a person asks first.
+fn tell(what: &str, summary: &Summary) {
+    println!("  {what}: {summary}");
+}
+
+pub(crate) async fn growing_to_five_and_back_to_one_loses_no_write(context: &Context) -> Outcome {
+    let cluster = context.cluster("sizes");
+    cluster.create(&json!({"size": 1})).await?;
+    let founded = cluster.ready().await?.data["status"]["clusterID"].clone();
+    let traffic = Traffic::start(&cluster).await?;
+    for size in [3, 5, 3, 1] {
+        cluster.change(&json!({"size": size})).await?;
+        let ready = cluster.ready().await?;
+        ensure!(
+            ready.data["status"]["readyMembers"] == size,
+            "{:#}",
+            ready.data["status"]
+        );
+        exactly(context, &cluster, size).await?;
+        traffic.goes_on().await?;
+    }
+    tell("1 → 3 → 5 → 3 → 1 members", &traffic.stop().await?);
+    let now = cluster.get().await?.data["status"]["clusterID"].clone();
+    ensure!(
+        founded.is_string() && founded == now,
+        "cluster {founded} became {now}"
+    );
+    Ok(())
+}
+
+pub(crate) async fn a_changed_option_rolls_one_member_at_a_time_and_volumes_grow_online(
+    context: &Context,
+) -> Outcome {
+    let cluster = context.cluster("options");
+    cluster.create(&json!({"storage": {"size": "1Gi"}})).await?;
+    cluster.ready().await?;
+    let members = cluster.members().await?;
+    let traffic = Traffic::start(&cluster).await?;
+
+    let restarts = Restarts::watched(context, &cluster).await?;
+    cluster
+        .change(&json!({"options": {"quotaBackend": "256Mi"}}))
+        .await?;
+    cluster.ready().await?;
+    restarts.each_member_once_and_alone().await?;
+    for pod in cluster.pods().await? {
+        let arguments = format!("{:?}", pod.spec.as_ref().map(|spec| &spec.containers));
+        ensure!(
+            arguments.contains("--quota-backend-bytes=268435456"),
+            "{} was not given the new quota: {arguments}",
+            pod.name_any()
+        );
+    }
+
+    let pods = identities(&cluster).await?;
+    cluster.change(&json!({"storage": {"size": "2Gi"}})).await?;
+    let two = Quantity("2Gi".to_owned());
+    until_all(
+        context.api::<PersistentVolumeClaim>(),
+        watcher::Config::default(),
+        "every volume to have 2Gi",
+        |claims| {
+            claims.len() == 3
+                && claims.iter().all(|claim| {
+                    let status = claim.status.as_ref();
+                    status.and_then(|status| status.capacity.as_ref()?.get("storage")) == Some(&two)
+                })
+        },
+    )
+    .await?;
+    cluster.ready().await?;
+    ensure!(
+        identities(&cluster).await? == pods,
+        "volumes grow online, but pods were replaced"
+    );
+
+    traffic.goes_on().await?;
+    tell("a changed option, grown volumes", &traffic.stop().await?);
+    ensure!(
+        cluster.members().await? == members,
+        "the member list changed from {members:?}"
+    );
+    exactly(context, &cluster, 3).await
+}
+
+async fn identities(cluster: &Cluster<'_>) -> anyhow::Result<Vec<String>> {
+    let pods = cluster.pods().await?;
+    pods.iter()
+        .map(|pod| pod.uid().context("a pod has an identity"))
+        .collect()
+}
