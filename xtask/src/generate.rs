@@ -1,11 +1,12 @@
 //! `cargo xtask generate`: what is committed but derived from something else, written anew.
 //!
-//! The api crate gives the chart its CRDs and the docs their reference; `values.yaml` gives the chart's README its table.
+//! The api crate gives the chart its CRDs and the docs their reference and their rules; `values.yaml` gives the chart's README its table.
 //! Each part below is a pure function from text or types to text; only this file touches the disk, and only below the
 //! checkout.
 
 mod crds;
 mod reference;
+mod rules;
 mod values;
 
 use std::{fs, io, path::Path};
@@ -73,6 +74,10 @@ fn wanted(root: &Path) -> anyhow::Result<Vec<Wanted>> {
     files.push(Wanted {
         path: "docs/reference/api.md".to_owned(),
         contents: Some(reference::page(&definitions)?),
+    });
+    files.push(Wanted {
+        path: "docs/reference/rules.md".to_owned(),
+        contents: Some(rules::page()?),
     });
 
     let text = |name: &str| {

@@ -13,16 +13,6 @@ pub enum StorageType {
 }
 
 impl StorageType {
-    /// As it is written.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::S3 => "S3",
-            Self::GCS => "GCS",
-            Self::ABS => "ABS",
-            Self::PVC => "PVC",
-        }
-    }
-
     /// The field that describes such a store.
     pub const fn field(self) -> &'static str {
         match self {

@@ -277,26 +277,19 @@ pub(super) fn endpoint_cel(text: &str) -> String {
 /// `type_field` without its `spec.`.
 pub(super) fn cel(type_field: &str, type_path: &'static str) -> Vec<CelRule> {
     let described = "(has(self.s3) || has(self.gcs) || has(self.abs) || has(self.pvc))";
-    let mut rules = Vec::new();
-    for kind in [
-        StorageType::S3,
-        StorageType::GCS,
-        StorageType::ABS,
-        StorageType::PVC,
-    ] {
-        let (word, field) = (kind.as_str(), kind.field());
-        rules.push(
-            rule(
-                Reason::StoreTypeMismatch,
-                "spec",
-                format!(
-                    "!has(self.{type_field}) || self.{type_field} != '{word}' || has(self.{field}) || !{described}"
-                ),
-                TYPE_MISMATCH,
-            )
-            .field(type_path),
-        );
-    }
+    let kind = format!("self.{type_field}");
+    let mut rules = vec![
+        rule(
+            Reason::StoreTypeMismatch,
+            "spec",
+            format!(
+                "!has({kind}) || !{described} || ({kind} == 'S3' ? has(self.s3) : {kind} == 'GCS' ? has(self.gcs) : \
+                 {kind} == 'ABS' ? has(self.abs) : has(self.pvc))"
+            ),
+            TYPE_MISMATCH,
+        )
+        .field(type_path),
+    ];
     for at in ["spec.s3", "spec.gcs", "spec.abs"] {
         rules.push(path_rule(
             at,

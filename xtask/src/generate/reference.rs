@@ -106,13 +106,18 @@ fn describe_object(page: &mut String, path: &str, schema: &Json) {
         if !limits.is_empty() {
             let _ = write!(words, " ({})", limits.join(", "));
         }
+        let elsewhere = is_cluster_spec(path, name);
+        let kind = if elsewhere {
+            "`spec` of an [EtcdCluster](#etcdcluster)".to_owned()
+        } else {
+            kind_of(name, field)
+        };
         let _ = writeln!(
             page,
-            "| `{name}` | {} | {} |",
-            kind_of(name, field),
+            "| `{name}` | {kind} | {} |",
             words.trim().replace('|', "\\|")
         );
-        if !is_of_kubernetes(name) {
+        if !is_of_kubernetes(name) && !elsewhere {
             below.extend(object_below(&format!("{path}.{name}"), field));
         }
     }
@@ -120,6 +125,11 @@ fn describe_object(page: &mut String, path: &str, schema: &Json) {
     for (path, schema) in below {
         describe_object(page, &path, schema);
     }
+}
+
+/// A cluster's spec inside another resource: described once, where it belongs.
+fn is_cluster_spec(path: &str, name: &str) -> bool {
+    path == "spec.newCluster" && name == "spec"
 }
 
 /// The object that a field is, or holds a list or a map of.
@@ -318,6 +328,20 @@ mod tests {
         );
         assert!(!page.contains("deep"), "{page}");
         assert!(page.contains("#### `spec.parts[]`"), "{page}");
+    }
+
+    #[test]
+    fn a_clusters_spec_elsewhere_is_not_told_again() {
+        let page = page_of(&serde_json::json!({"type": "object", "properties": {
+            "newCluster": {"type": "object", "properties": {
+                "spec": {"type": "object", "properties": {"deep": {"type": "string"}}},
+            }},
+        }}));
+        assert!(
+            page.contains("| `spec` | `spec` of an [EtcdCluster](#etcdcluster) |"),
+            "{page}"
+        );
+        assert!(!page.contains("deep"), "{page}");
     }
 
     #[test]
