@@ -8,6 +8,7 @@ mod encryption;
 mod life;
 mod members;
 mod order;
+mod pause;
 mod rest;
 mod seen;
 
@@ -25,6 +26,8 @@ fn main() -> ExitCode {
         change::growing_to_five_and_back_to_one_loses_no_write,
         change::a_changed_option_rolls_one_member_at_a_time_and_volumes_grow_online,
         encryption::client_tls_lets_in_who_has_the_client_secret_and_nobody_else,
+        pause::a_paused_cluster_does_nothing_until_it_may_and_an_autoscaler_gets_an_odd_size,
+        again::retained_claims_outlive_the_resource_and_a_namesake_leaves_them_alone,
         again::a_resource_made_anew_under_the_same_name_starts_afresh,
         life::a_bare_spec_gives_a_ready_three_member_cluster,
         life::a_key_written_through_the_client_service_is_read_by_every_member,
