@@ -23,6 +23,7 @@ fn main() -> ExitCode {
     )
     .with(scenarios![
         // The longest first: the others run beside them.
+        change::upgrades_from_3_5_to_3_7_and_back_to_3_6_lose_no_write,
         change::growing_to_five_and_back_to_one_loses_no_write,
         change::a_changed_option_rolls_one_member_at_a_time_and_volumes_grow_online,
         encryption::client_tls_lets_in_who_has_the_client_secret_and_nobody_else,
