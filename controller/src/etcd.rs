@@ -68,8 +68,10 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedMember {
     pub id: u64,
-    /// Empty until the member has started once.
+    /// A founder has its name from the start, a joiner from its first start on.
     pub name: String,
+    /// Published by the member itself: it has started at least once.
+    pub started: bool,
     pub peer_urls: Vec<String>,
     pub learner: bool,
 }
@@ -113,6 +115,7 @@ pub(crate) async fn ask(endpoint: &Endpoint) -> Result<Answer, EtcdError> {
                 .map(|member| ListedMember {
                     id: member.id(),
                     name: member.name().to_owned(),
+                    started: !member.client_urls().is_empty(),
                     peer_urls: member.peer_urls().to_vec(),
                     learner: member.is_learner(),
                 })

@@ -19,15 +19,16 @@ use kube::{
     runtime::reflector::{ObjectRef, Store},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Context,
     certificates::{self, CertificateError},
-    children::{self, budget, claim, pod, services, starts},
+    children::{self, budget, claim, labels, pod, services, starts},
     names,
     observe::{self, endpoint},
-    observed::Observed,
+    observed::{Observed, is_ephemeral},
+    plan::rollout::newcomer_version,
     step::{Reason, Step, Why},
 };
 use crate::{
@@ -98,9 +99,6 @@ impl ActError {
 
     /// Somebody else wrote in between: no fault, the next look sees it.
     pub(crate) fn is_conflict(&self) -> bool {
-        if matches!(self, Self::OutOfDate { .. }) {
-            return true;
-        }
         let (Self::Api { source, .. } | Self::Certificate(CertificateError::Api { source, .. })) =
             self
         else {
@@ -110,15 +108,28 @@ impl ActError {
     }
 }
 
-/// Keeps the children with fixed names as they should be. Writes only what differs.
-pub(crate) async fn keep_children(
+/// Keeps the ConfigMap that tells members how to start: no pod is made before it is right.
+pub(crate) async fn keep_starts(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+) -> Result<(), ActError> {
+    let wanted = starts::desired(cluster, seen);
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let differ = wanted != seen.starts;
+    let map = starts::config_map(cluster, &wanted);
+    keep(context, cluster, &context.stores.config_maps, map, differ).await
+}
+
+/// Keeps the Services and the budget as they should be. Writes only what differs.
+pub(crate) async fn keep_surroundings(
     context: &Context,
     cluster: &ValidatedCluster,
     seen: &Observed,
 ) -> Result<(), ActError> {
     let stores = &context.stores;
-    let wanted = starts::desired(cluster, seen);
-    let starts_differ = wanted != seen.starts;
     futures::try_join!(
         keep(
             context,
@@ -134,25 +145,13 @@ pub(crate) async fn keep_children(
             services::client(cluster),
             false
         ),
-        keep(
-            context,
-            cluster,
-            &stores.budgets,
-            budget::budget(cluster),
-            false
-        ),
         async {
-            if wanted.is_empty() {
+            // Without a quorum nobody can say how many voters there are: the budget stays as it was.
+            if seen.quorum.is_none() && seen.cluster_id.is_some() {
                 return Ok(());
             }
-            keep(
-                context,
-                cluster,
-                &stores.config_maps,
-                starts::config_map(cluster, &wanted),
-                starts_differ,
-            )
-            .await
+            let budget = budget::budget(cluster, seen.voter_count());
+            keep(context, cluster, &stores.budgets, budget, false).await
         },
     )?;
     Ok(())
@@ -221,6 +220,7 @@ pub(crate) async fn perform(
     step: &Step,
 ) -> Result<Option<BootstrapRecord>, ActError> {
     guard(context)?;
+    let founding = seen.cluster_id.is_none();
     match step {
         Step::RecordBootstrap { token, members } => {
             let members = members
@@ -256,24 +256,28 @@ pub(crate) async fn perform(
                                 .get(*member)
                                 .is_none_or(|known| known.claim.is_none())
                         })
-                        .filter_map(|member| claim::claim(cluster, member))
+                        .filter_map(|member| {
+                            claim::claim(cluster, member, newcomer_version(cluster, seen))
+                        })
                         .map(|claim| create(context, cluster, claim)),
                 )
                 .await
             };
             let certificates = async {
-                certificates::issue(context, cluster, members, seen.now)
+                certificates::issue(context, cluster, members, seen.now, founding)
                     .await
                     .map_err(ActError::from)
             };
             futures::try_join!(claims, certificates)?;
         }
-        Step::Renew { members } => certificates::issue(context, cluster, members, seen.now).await?,
+        Step::Renew { members } => {
+            certificates::issue(context, cluster, members, seen.now, founding).await?;
+        }
         Step::Start { members, .. } => {
             try_join_all(
                 members
                     .iter()
-                    .map(|member| create(context, cluster, pod::pod(cluster, member))),
+                    .map(|member| create(context, cluster, pod_of(cluster, seen, member))),
             )
             .await?;
         }
@@ -297,6 +301,10 @@ pub(crate) async fn perform(
                 })?;
         }
         Step::Remove { id, name, why } => {
+            let nothing_left = seen
+                .members
+                .get(name)
+                .is_none_or(|member| member.pod.is_none() && member.claim.is_none());
             still_beyond_hope(context, cluster, name, *why, step).await?;
             let mut client = any_member(context, cluster, seen, step).await?;
             etcd::within(client.member_remove(*id))
@@ -305,6 +313,10 @@ pub(crate) async fn perform(
                     what: step.to_string(),
                     source,
                 })?;
+            if nothing_left {
+                // No pod or claim will be cleared away later, and the Secrets with them.
+                certificates::forget(context, cluster, name).await?;
+            }
         }
         Step::MoveLeader { from, to_id, .. } => {
             let mut client = member_client(context, cluster, seen, from, step).await?;
@@ -351,6 +363,7 @@ pub(crate) async fn perform(
             .await?;
         }
         Step::Restart { name, pod_uid, .. } => {
+            remember_version(context, cluster, seen, name).await?;
             delete::<Pod>(context, cluster, name, pod_uid).await?;
         }
         Step::DeletePod { name, pod_uid, why } => {
@@ -380,6 +393,14 @@ async fn still_beyond_hope(
         source,
     };
     let back = match why {
+        Why::DataLost if is_ephemeral(cluster) => {
+            let pods: Api<Pod> = Api::namespaced(context.client.clone(), &cluster.namespace);
+            let pod = pods
+                .get_opt(name)
+                .await
+                .map_err(|source| unread("Pod", source))?;
+            pod.is_some_and(|pod| !observe::pod_facts(&pod).finished)
+        }
         Why::DataLost => {
             let claims: Api<PersistentVolumeClaim> =
                 Api::namespaced(context.client.clone(), &cluster.namespace);
@@ -406,6 +427,40 @@ async fn still_beyond_hope(
     } else {
         Ok(())
     }
+}
+
+/// A member comes back as the version its claim says: only a deliberate restart moves it to another.
+fn pod_of(cluster: &ValidatedCluster, seen: &Observed, name: &str) -> Pod {
+    let claimed = seen
+        .members
+        .get(name)
+        .and_then(|member| member.claim.as_ref()?.version);
+    let version = claimed.unwrap_or_else(|| newcomer_version(cluster, seen));
+    pod::pod(&children::at_version(cluster, version), name)
+}
+
+/// Writes down, before its pod goes, which version a member is to come back as.
+async fn remember_version(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+    name: &str,
+) -> Result<(), ActError> {
+    if seen
+        .members
+        .get(name)
+        .is_none_or(|member| member.claim.is_none())
+    {
+        return Ok(());
+    }
+    let version = cluster.version.to_string();
+    patch_claim(
+        context,
+        cluster,
+        name,
+        &json!({"metadata": {"annotations": {labels::CLAIM_VERSION: version}}}),
+    )
+    .await
 }
 
 /// Asked before every write: a controller that lost its lease must not act.
@@ -446,10 +501,19 @@ async fn grow(
     name: &str,
     size: &str,
 ) -> Result<(), ActError> {
+    let wish = json!({"spec": {"resources": {"requests": {"storage": size}}}});
+    patch_claim(context, cluster, name, &wish).await
+}
+
+async fn patch_claim(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    name: &str,
+    change: &Value,
+) -> Result<(), ActError> {
     let api: Api<PersistentVolumeClaim> =
         Api::namespaced(context.client.clone(), &cluster.namespace);
-    let wish = json!({"spec": {"resources": {"requests": {"storage": size}}}});
-    api.patch(name, &PatchParams::default(), &Patch::Merge(&wish))
+    api.patch(name, &PatchParams::default(), &Patch::Merge(change))
         .await
         .map_err(|source| ActError::Api {
             what: format!("PersistentVolumeClaim {name}"),

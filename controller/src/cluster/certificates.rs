@@ -39,8 +39,14 @@ pub enum CertificateError {
     Api { secret: String, source: kube::Error },
     #[error("Secret {secret} cannot be used")]
     Content { secret: String, source: CertError },
-    #[error("Secret {secret} does not exist")]
+    #[error(
+        "Secret {secret} does not exist: put it back from a backup; without it no certificate can be renewed"
+    )]
     Missing { secret: String },
+    #[error(
+        "Secret {secret} belongs to something else, most likely a former cluster of this name that is still being deleted"
+    )]
+    Foreign { secret: String },
     #[error("Secret {secret} has no key `{key}`")]
     MissingKey { secret: String, key: &'static str },
 }
@@ -48,7 +54,7 @@ pub enum CertificateError {
 impl CertificateError {
     /// The Secret is not what it must be; only whoever made it can change that.
     pub(crate) fn needs_a_person(&self) -> bool {
-        !matches!(self, Self::Api { .. })
+        !matches!(self, Self::Api { .. } | Self::Foreign { .. })
     }
 }
 
@@ -156,15 +162,19 @@ async fn leaf_due(api: &Api<Secret>, secret: &str) -> Result<Option<Timestamp>, 
 }
 
 /// Issues what these members lack or what is due, and the applications' certificate with it.
+///
+/// The authority is made only while the cluster is: members trust the one they loaded when they started, so a new one in
+/// its place would part them from one another.
 pub(crate) async fn issue(
     context: &Context,
     cluster: &ValidatedCluster,
     members: &[String],
     now: Timestamp,
+    founding: bool,
 ) -> Result<(), CertificateError> {
     let api = secrets(context, cluster);
     for purpose in purposes(cluster) {
-        let authority = authority(&api, cluster, &purpose, now).await?;
+        let authority = authority(&api, cluster, &purpose, now, founding).await?;
         try_join_all(members.iter().map(|member| {
             let address = names::address(cluster, member);
             let mut san = vec![format!("{address}.{}", names::domain(cluster)), address];
@@ -236,7 +246,7 @@ pub(crate) async fn operator_identity(
             let secret = names::client_ca_secret(cluster);
             let now = Timestamp::now();
             let authority =
-                read_authority(&api, &secret)
+                read_authority(&api, cluster, &secret)
                     .await?
                     .ok_or(CertificateError::Missing {
                         secret: secret.clone(),
@@ -288,10 +298,16 @@ async fn authority(
     cluster: &ValidatedCluster,
     purpose: &Purpose,
     now: Timestamp,
+    founding: bool,
 ) -> Result<CertificateAuthority, CertificateError> {
     let secret = &purpose.authority_secret;
-    if let Some(authority) = read_authority(api, secret).await? {
+    if let Some(authority) = read_authority(api, cluster, secret).await? {
         return Ok(authority);
+    }
+    if !founding {
+        return Err(CertificateError::Missing {
+            secret: secret.clone(),
+        });
     }
     let authority = CertificateAuthority::generate(&purpose.subject, now, AUTHORITY_LIFETIME)
         .map_err(|source| CertificateError::Content {
@@ -308,7 +324,7 @@ async fn authority(
     let object = tls_secret(cluster, secret, labels::of_cluster(cluster), data);
     match api.create(&PostParams::default(), &object).await {
         Ok(_) => Ok(authority),
-        Err(kube::Error::Api(status)) if status.code == 409 => read_authority(api, secret)
+        Err(kube::Error::Api(status)) if status.code == 409 => read_authority(api, cluster, secret)
             .await?
             .ok_or_else(|| CertificateError::Missing {
                 secret: secret.clone(),
@@ -322,11 +338,13 @@ async fn authority(
 
 async fn read_authority(
     api: &Api<Secret>,
+    cluster: &ValidatedCluster,
     secret: &str,
 ) -> Result<Option<CertificateAuthority>, CertificateError> {
     let Some(found) = get(api, secret).await? else {
         return Ok(None);
     };
+    ours(cluster, &found)?;
     let read = |key: &'static str| {
         text(&found, key).ok_or_else(|| CertificateError::MissingKey {
             secret: secret.to_owned(),
@@ -341,6 +359,20 @@ async fn read_authority(
     .map_err(|source| CertificateError::Content {
         secret: secret.to_owned(),
         source,
+    })
+}
+
+/// A namesake's Secret is about to be collected: nothing may be built on it.
+fn ours(cluster: &ValidatedCluster, found: &Secret) -> Result<(), CertificateError> {
+    if found
+        .owner_references()
+        .iter()
+        .any(|owner| owner.uid == cluster.uid)
+    {
+        return Ok(());
+    }
+    Err(CertificateError::Foreign {
+        secret: found.name_any(),
     })
 }
 
@@ -365,6 +397,9 @@ async fn ensure_leaf(
         source,
     };
     let found = get(api, &secret).await?;
+    if let Some(found) = &found {
+        ours(cluster, found)?;
+    }
     if found.is_some() && leaf_due(api, &secret).await?.is_some_and(|due| due > now) {
         return Ok(());
     }

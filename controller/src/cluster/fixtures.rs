@@ -48,6 +48,7 @@ pub(crate) fn nothing() -> Observed {
         foreign: Vec::new(),
         starts: BTreeMap::new(),
         was_ready: false,
+        available_since: None,
         certificates: None,
     }
 }
@@ -67,6 +68,7 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
             ready: true,
             since: now() - SignedDuration::from_hours(1),
             terminating: false,
+            starting: false,
             finished: false,
             version: Some(cluster.version),
             config: children::fingerprint(cluster, name),
@@ -77,6 +79,7 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
             uid: format!("claim-{name}"),
             terminating: false,
             requested: Some(8 << 30),
+            version: None,
             lost: false,
         }),
         listed: Some(Listed {
@@ -99,6 +102,7 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
             errors: Vec::new(),
             membership: Some(Vec::new()),
         }),
+        unwell_since: None,
     }
 }
 
@@ -106,6 +110,7 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
 pub(crate) fn formed(cluster: &ValidatedCluster, members: &[&str]) -> Observed {
     let mut seen = nothing();
     seen.was_ready = true;
+    seen.available_since = Some(now() - SignedDuration::from_hours(1));
     seen.cluster_id = Some(CLUSTER_ID);
     seen.bootstrap = Some(BootstrapRecord {
         token: "t".to_owned(),

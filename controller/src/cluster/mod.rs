@@ -157,11 +157,14 @@ async fn take(
     seen: &observed::Observed,
     plan: &Plan,
 ) -> Result<Option<BootstrapRecord>, ActError> {
+    let mut surroundings = Ok(());
     if !cluster.paused && !plan.is_waiting_for_names() {
-        act::keep_children(context, cluster, seen).await?;
+        act::keep_starts(context, cluster, seen).await?;
+        // A Service that cannot be written must not keep a member from being healed: that is said after the step.
+        surroundings = act::keep_surroundings(context, cluster, seen).await;
     }
     let Some(step) = &plan.step else {
-        return Ok(None);
+        return surroundings.map(|()| None);
     };
     let record = Box::pin(act::perform(context, cluster, seen, step)).await?;
     tracing::info!(
@@ -185,6 +188,10 @@ async fn take(
             },
         )
         .await;
+    }
+    // A record is written whatever else failed: without it nothing goes on.
+    if record.is_none() {
+        surroundings?;
     }
     Ok(record)
 }

@@ -8,7 +8,7 @@ use std::{
 use etcd_operator_api::{
     ValidatedCluster, Version,
     quantity::Amount,
-    v1beta2::{EtcdCluster, Summary},
+    v1beta2::{EtcdCluster, Summary, condition::AVAILABLE},
 };
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -41,7 +41,8 @@ pub(crate) async fn observe(
         members.entry(pod.name_any()).or_default().pod = Some(pod_facts(&pod));
     }
     let starts = ours(&context.stores.config_maps, cluster)
-        .first()
+        .iter()
+        .find(|map| map.name_any() == cluster.name)
         .map(|map| starts::read(map))
         .unwrap_or_default();
     let status = object.status.clone().unwrap_or_default();
@@ -55,15 +56,26 @@ pub(crate) async fn observe(
 
     // etcd is asked last: what it lists is then at least as new as the children above.
     let answers = ask_everyone(context, cluster, &members).await?;
-    let quorum = understand(cluster, &mut members, answers);
+    let cluster_id = status
+        .cluster_id
+        .as_deref()
+        .and_then(|id| u64::from_str_radix(id, 16).ok());
+    let quorum = understand(cluster, &mut members, of_one_cluster(answers, cluster_id));
+    for known in status.member_status.iter().filter(|known| !known.healthy) {
+        if let Some(member) = members.get_mut(&known.name) {
+            member.unwell_since = known.since.as_ref().map(|since| since.0);
+        }
+    }
+    let available = status
+        .conditions
+        .iter()
+        .find(|known| known.type_ == AVAILABLE && known.status == "True");
 
     Ok(Observed {
         now: Timestamp::now(),
         seed: RandomState::new().hash_one(0_u8),
-        cluster_id: status
-            .cluster_id
-            .as_deref()
-            .and_then(|id| u64::from_str_radix(id, 16).ok()),
+        cluster_id,
+        available_since: available.map(|known| known.last_transition_time.0),
         was_ready: status
             .summary
             .is_some_and(|summary| summary != Summary::Creating),
@@ -127,6 +139,10 @@ where
         .state()
         .into_iter()
         .filter(|child| in_cluster(child.meta(), cluster) && !owned(child.meta(), cluster))
+        .filter(|child| {
+            let name = child.name_any();
+            name == cluster.name || name == names::client_service(cluster)
+        })
         .map(|child| format!("{} {}", K::kind(&()), child.name_any()))
         .collect()
 }
@@ -185,6 +201,19 @@ pub(crate) fn endpoint(
     }
 }
 
+/// An address can be taken over by a pod of another etcd: where some answer for this cluster, the others are not heard.
+fn of_one_cluster(
+    answers: Vec<(String, Answer)>,
+    cluster_id: Option<u64>,
+) -> Vec<(String, Answer)> {
+    let ours = |answer: &Answer| Some(answer.cluster_id) == cluster_id;
+    let some_are_ours = answers.iter().any(|(_, answer)| ours(answer));
+    answers
+        .into_iter()
+        .filter(|(_, answer)| !some_are_ours || ours(answer))
+        .collect()
+}
+
 /// Puts the answers together. Of several linearizable lists, the one from the member furthest along is taken.
 fn understand(
     cluster: &ValidatedCluster,
@@ -202,16 +231,28 @@ fn understand(
     let vouched = vouched?;
     let mut strangers = Vec::new();
     for line in vouched.membership.iter().flatten() {
-        match line
+        // By its address; failing that by its own word, for somebody may have changed the address by hand.
+        let by_address = line
             .peer_urls
             .iter()
-            .find_map(|url| names::member_of_peer_url(cluster, url))
-        {
+            .find_map(|url| names::member_of_peer_url(cluster, url));
+        let by_word = || {
+            let says = |member: &Member| {
+                member
+                    .answer
+                    .as_ref()
+                    .is_some_and(|answer| answer.member_id == line.id)
+            };
+            let mut known = members.iter();
+            let found = known.find(|(name, member)| **name == line.name || says(member));
+            found.map(|(name, _)| name.clone())
+        };
+        match by_address.or_else(by_word) {
             Some(name) => {
                 members.entry(name).or_default().listed = Some(Listed {
                     id: line.id,
                     learner: line.learner,
-                    started: !line.name.is_empty(),
+                    started: line.started,
                 });
             }
             None => strangers.push(line.id),
@@ -233,6 +274,10 @@ pub(crate) fn claim_facts(claim: &PersistentVolumeClaim) -> ClaimFacts {
             .as_ref()
             .and_then(|spec| spec.resources.as_ref()?.requests.as_ref()?.get("storage"))
             .and_then(|size| Amount::parse(size).ok()?.bytes()),
+        version: claim
+            .annotations()
+            .get(labels::CLAIM_VERSION)
+            .and_then(|version| version.parse().ok()),
         lost: claim
             .status
             .as_ref()
@@ -268,6 +313,13 @@ pub(crate) fn pod_facts(pod: &Pod) -> PodFacts {
             .and_then(|condition| condition.last_transition_time.as_ref())
             .map_or(created, |time| time.0),
         terminating: pod.metadata.deletion_timestamp.is_some(),
+        starting: container.is_some_and(|container| {
+            container.started == Some(false)
+                && container
+                    .state
+                    .as_ref()
+                    .is_some_and(|state| state.running.is_some())
+        }),
         finished: matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")),
         version: pod
             .labels()

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use etcd_operator_api::{ValidatedCluster, Version, v1beta2::BootstrapRecord, validated::Storage};
+use etcd_operator_api::{
+    Running, ValidatedCluster, Version, v1beta2::BootstrapRecord, validated::Storage,
+};
 use jiff::Timestamp;
 
 use crate::etcd::Answer;
@@ -28,6 +30,8 @@ pub struct Observed {
     pub foreign: Vec<String>,
     /// How each member's etcd is told to start, as stored in the cluster's ConfigMap.
     pub starts: BTreeMap<String, Start>,
+    /// Since when a quorum has been serving, by the last published status; absent while none was.
+    pub available_since: Option<Timestamp>,
     /// The cluster has been whole before: what is missing now was lost, not still to come.
     pub was_ready: bool,
     /// When the TLS Secrets each member's pod mounts are due for renewal; a member without an entry lacks some of them.
@@ -53,17 +57,20 @@ pub struct Member {
     pub listed: Option<Listed>,
     /// What it answered when asked.
     pub answer: Option<Answer>,
+    /// Since when it has been unwell, by the last published status; absent while it was well.
+    pub unwell_since: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub id: u64,
     pub learner: bool,
-    /// A member that has never started has published no name.
+    /// A member that has never started has published no client addresses.
     pub started: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // Each is one independent fact about a pod.
 pub struct PodFacts {
     pub uid: String,
     pub node: Option<String>,
@@ -72,6 +79,8 @@ pub struct PodFacts {
     /// Since when `ready` has its value; the pod's creation where Kubernetes has not said.
     pub since: Timestamp,
     pub terminating: bool,
+    /// Its process runs and has not yet passed its startup probe: it may be opening a large database.
+    pub starting: bool,
     /// Ended for good: the container will not be started again in this pod.
     pub finished: bool,
     /// The version label it was made with.
@@ -89,6 +98,8 @@ pub struct ClaimFacts {
     pub terminating: bool,
     /// How much it asks for, in bytes.
     pub requested: Option<u64>,
+    /// The version the member on it is to run: it changes only when the member is deliberately restarted.
+    pub version: Option<Version>,
     /// `Lost`: the volume behind it is gone.
     pub lost: bool,
 }
@@ -131,10 +142,17 @@ impl Start {
 }
 
 impl Member {
-    /// Serves linearizable reads, so it is in touch with a quorum.
+    /// Serves linearizable reads, so it is in touch with a quorum; and it is the member etcd lists, not somebody else who
+    /// answers at its address.
     pub fn healthy(&self) -> bool {
+        let itself = |answer: &Answer| {
+            self.listed
+                .as_ref()
+                .is_none_or(|listed| listed.id == answer.member_id)
+        };
         self.answer.as_ref().is_some_and(|answer| {
-            answer.membership.is_some() || (answer.learner && answer.leader_id != 0)
+            itself(answer)
+                && (answer.membership.is_some() || (answer.learner && answer.leader_id != 0))
         })
     }
 
@@ -144,6 +162,11 @@ impl Member {
 
     pub fn is_learner(&self) -> bool {
         self.listed.as_ref().is_some_and(|listed| listed.learner)
+    }
+
+    /// Its pod is on its way out: it answers still, and soon will not.
+    pub fn leaving(&self) -> bool {
+        self.pod.as_ref().is_some_and(|pod| pod.terminating)
     }
 
     pub fn pod_ready(&self) -> bool {
@@ -176,6 +199,15 @@ impl Observed {
                 .quorum
                 .as_ref()
                 .map_or(0, |quorum| quorum.strangers.len())
+    }
+
+    /// The versions that answer now.
+    pub fn running(&self) -> Option<Running> {
+        Running::among(
+            self.members
+                .values()
+                .filter_map(|member| member.answer.as_ref()?.version.parse().ok()),
+        )
     }
 
     pub fn leader(&self) -> Option<&String> {

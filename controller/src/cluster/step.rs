@@ -262,6 +262,7 @@ reasons! {
     FounderLost,
     DifferentCluster,
     UnknownMember,
+    WouldLoseData,
     MemberUnhealthy,
     ReplacingMember,
     LearnerCatchingUp,

@@ -16,6 +16,8 @@ pub const MEMBER: &str = "etcd_node";
 pub const VERSION: &str = "app.kubernetes.io/version";
 /// Whose claim this is, where no owner reference says so because the claim outlives the resource.
 pub const CLUSTER_UID: &str = "etcd.database.coreos.com/cluster-uid";
+/// The version the member on a claim is to run.
+pub const CLAIM_VERSION: &str = "etcd.database.coreos.com/version";
 /// Fingerprint of the configuration a pod was made with.
 pub const CONFIG: &str = "etcd.database.coreos.com/config";
 

@@ -9,7 +9,7 @@ pub mod services;
 pub mod starts;
 pub mod tls;
 
-use etcd_operator_api::ValidatedCluster;
+use etcd_operator_api::{ValidatedCluster, Version};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -47,6 +47,15 @@ pub(crate) fn fingerprint(cluster: &ValidatedCluster, member: &str) -> String {
         .take(8)
         .fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     format!("{first:016x}")
+}
+
+/// The same cluster at another version: for a member whose turn has not come yet.
+pub(crate) fn at_version(cluster: &ValidatedCluster, version: Version) -> ValidatedCluster {
+    ValidatedCluster {
+        version,
+        image: format!("{}:v{version}", cluster.repository),
+        ..cluster.clone()
+    }
 }
 
 /// Whether everything we want is there as we want it; what others added beside it is theirs.

@@ -38,7 +38,19 @@ pub(crate) fn desired(cluster: &ValidatedCluster, seen: &Observed) -> BTreeMap<S
     if seen.quorum.is_none() {
         // Nobody can say who has started: what is written stays as it is. Before the first quorum, founders found.
         let mut starts = seen.starts.clone();
-        if seen.cluster_id.is_none() {
+        if seen.cluster_id.is_some() {
+            // An entry that was lost: on its own data a member needs none of it, and without data it must not start.
+            for name in seen
+                .members
+                .iter()
+                .filter(|(_, member)| member.claim.is_some())
+                .map(|(name, _)| name)
+            {
+                starts.entry(name.clone()).or_insert_with(|| Start::Resume {
+                    initial_cluster: names::initial_cluster(cluster, [name]),
+                });
+            }
+        } else {
             for founder in founders {
                 starts.entry(founder).or_insert_with(|| founding.clone());
             }

@@ -91,6 +91,9 @@ pub(super) fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
             format!("starting {size} members"),
         );
     }
+    if let Some(plan) = super::restart::stuck_on_an_old_spec(cluster, seen) {
+        return plan;
+    }
     let answering = record
         .members
         .iter()

@@ -1,19 +1,23 @@
 //! Certificates are renewed by wall clock, long before they run out, and without a restart: etcd reads them at every handshake.
 
-use etcd_operator_api::ValidatedCluster;
-
 use crate::cluster::{
     observed::Observed,
     step::{Activity, Plan, Reason, Step},
 };
 
-pub(super) fn renew(_: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
+/// Asked before anything else, also while paused and without a quorum: members whose certificates have run out never find
+/// one another again. A certificate that is gone is due like one that is old.
+pub(super) fn renew(seen: &Observed) -> Option<Plan> {
+    let due = seen.certificates.as_ref()?;
     let members: Vec<String> = seen
-        .certificates
+        .members
         .iter()
-        .flatten()
-        .filter(|(_, due)| **due <= seen.now)
-        .map(|(member, _)| member.clone())
+        .filter(|(name, member)| {
+            let belongs = seen.quorum.is_none() || member.listed.is_some();
+            let stays = member.pod.is_some() && !member.leaving();
+            belongs && stays && due.get(*name).is_none_or(|due| *due <= seen.now)
+        })
+        .map(|(name, _)| name.clone())
         .collect();
     if members.is_empty() {
         return None;

@@ -42,6 +42,6 @@ pub(super) fn why_not_remove(seen: &Observed, name: &str) -> Option<String> {
 
 fn healthy_voters_without(seen: &Observed, name: &str) -> usize {
     seen.voters()
-        .filter(|(voter, member)| *voter != name && member.healthy())
+        .filter(|(voter, member)| *voter != name && member.healthy() && !member.leaving())
         .count()
 }

@@ -1,6 +1,8 @@
 //! Repair: what is left of removed members is cleared away, a member that cannot come back is replaced, a learner is seen
 //! through. A member that is merely slow is waited for.
 
+use std::time::Duration;
+
 use etcd_operator_api::ValidatedCluster;
 use jiff::SignedDuration;
 
@@ -16,9 +18,19 @@ use crate::cluster::{
 /// How far behind the leader a learner may be when it is promoted. etcd itself asks only for 90 % of the leader's index,
 /// which on a long-lived cluster may be a million entries.
 const CAUGHT_UP: u64 = 500;
+/// How long a process may take to open its database: as long as its startup probe allows.
+const LARGE_DATABASE: Duration = Duration::from_hours(1);
 
 /// Pods and claims of members that etcd no longer lists: the pod first, then the claim.
 pub(super) fn clear_away(_: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
+    if seen
+        .quorum
+        .as_ref()
+        .is_some_and(|quorum| !quorum.strangers.is_empty())
+    {
+        // A line we cannot place may be one of ours under another address: nobody's data is cleared away then.
+        return None;
+    }
     let step = seen
         .members
         .iter()
@@ -77,10 +89,20 @@ fn beyond_hope(cluster: &ValidatedCluster, seen: &Observed, member: &Member) -> 
     if data_lost(cluster, member) {
         return Some(Why::DataLost);
     }
-    let patience =
-        SignedDuration::try_from(cluster.unreachable_after).unwrap_or(SignedDuration::MAX);
-    let pod = member.pod.as_ref()?;
-    (!pod.ready && seen.now.duration_since(pod.since) > patience).then_some(Why::Unreachable)
+    let pod = member.pod.as_ref().filter(|pod| !pod.ready)?;
+    // Readiness needs a quorum, so after an outage every member has been unready for its whole length: patience counts from
+    // the moment when all three hold: this pod unready, this member seen unwell, and a quorum there for it to join.
+    let since = pod
+        .since
+        .max(member.unwell_since?)
+        .max(seen.available_since?);
+    let patience = if pod.starting {
+        cluster.unreachable_after.max(LARGE_DATABASE)
+    } else {
+        cluster.unreachable_after
+    };
+    let patience = SignedDuration::try_from(patience).unwrap_or(SignedDuration::MAX);
+    (seen.now.duration_since(since) > patience).then_some(Why::Unreachable)
 }
 
 /// A learner is promoted when it has caught up, given up when it cannot, and otherwise waited for.

@@ -8,7 +8,7 @@ mod certificates;
 mod gate;
 mod heal;
 mod restart;
-mod rollout;
+pub(crate) mod rollout;
 #[cfg(test)]
 mod simulation;
 mod size;
@@ -25,6 +25,9 @@ use super::{
 
 /// Decides the next step for one cluster.
 pub fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
+    if let Some(plan) = certificates::renew(seen) {
+        return plan;
+    }
     let plan = unpaused(cluster, seen);
     if cluster.paused && plan.step.is_some() {
         return Plan {
@@ -41,14 +44,11 @@ pub fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
 }
 
 fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
-    if let Some(plan) = names_taken(seen) {
-        return plan;
-    }
     let Some(cluster_id) = seen.cluster_id else {
-        return bootstrap::plan(cluster, seen);
+        return names_taken(seen).unwrap_or_else(|| bootstrap::plan(cluster, seen));
     };
     let Some(quorum) = &seen.quorum else {
-        return restart::without_quorum(seen);
+        return restart::without_quorum(cluster, seen);
     };
     if quorum.cluster_id != cluster_id {
         return Plan::stalled(
@@ -60,15 +60,16 @@ fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
         );
     }
     let rules = [
-        certificates::renew,
         heal::clear_away,
         restart::missing_pods,
         heal::replace_lost,
         heal::learner,
-        storage::grow,
         size::follow_spec,
+        restart::stuck_on_an_old_spec,
         heal::wait_for_health,
         rollout::follow_spec,
+        // Last: a class that cannot grow must not keep anything else from happening.
+        storage::grow,
     ];
     rules
         .iter()

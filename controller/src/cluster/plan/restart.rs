@@ -2,14 +2,14 @@
 
 use etcd_operator_api::ValidatedCluster;
 
-use super::bootstrap::prepared;
+use super::{bootstrap::prepared, rollout};
 use crate::cluster::{
     observed::{ClaimFacts, Member, Observed, is_ephemeral},
     step::{Activity, Plan, Reason, Step, Why},
 };
 
 /// Nobody serves linearizable reads: bring back what can come back, and touch nothing else.
-pub(super) fn without_quorum(seen: &Observed) -> Plan {
+pub(super) fn without_quorum(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
     let total = seen.members.len();
     let startable: Vec<String> = seen
         .members
@@ -32,7 +32,7 @@ pub(super) fn without_quorum(seen: &Observed) -> Plan {
             "no quorum: bringing members back on their volumes",
         );
     }
-    if let Some(plan) = finished_pod(seen) {
+    if let Some(plan) = finished_pod(seen).or_else(|| stuck_on_an_old_spec(cluster, seen)) {
         return plan;
     }
     let answering = seen
@@ -137,6 +137,30 @@ fn finished_pod(seen: &Observed) -> Option<Plan> {
         Activity::Recovering,
         Reason::MembersMissing,
         format!("pod {name} has ended and is made anew"),
+    ))
+}
+
+/// A pod that cannot run as it was made, and that the spec has since changed: it is made anew, or putting the spec right
+/// would never help. It serves nobody, so nobody misses it.
+pub(super) fn stuck_on_an_old_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
+    let (name, pod, why) = seen.members.iter().find_map(|(name, member)| {
+        let pod = member.pod.as_ref()?;
+        let on_a_claim = member.claim.as_ref().is_some_and(ClaimFacts::usable);
+        let started = member.listed.as_ref().is_some_and(|listed| listed.started);
+        let useless = member.answer.is_none() && !pod.ready && !pod.terminating && !pod.finished;
+        let why = rollout::why_outdated(cluster, name, pod)?;
+        let legal = why != Why::Upgrade || rollout::may_start_as(cluster, seen, pod);
+        (useless && legal && (on_a_claim || !started)).then_some((name, pod, why))
+    })?;
+    Some(Plan::step(
+        Step::Restart {
+            name: name.clone(),
+            pod_uid: pod.uid.clone(),
+            why,
+        },
+        Activity::Recovering,
+        Reason::MembersMissing,
+        format!("{name} is not running and is made anew as the spec has it now"),
     ))
 }
 

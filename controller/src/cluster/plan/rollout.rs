@@ -1,14 +1,14 @@
 //! Version and configuration follow the spec: one member at a time, the leader last, each restarted on its own volume.
 
 use etcd_operator_api::{
-    ValidatedCluster,
-    policy::{Running, judge_step},
+    ValidatedCluster, Version,
+    policy::{Running, VersionStep, judge_step},
 };
 
 use super::gate;
 use crate::cluster::{
     children,
-    observed::{Observed, PodFacts},
+    observed::{Observed, PodFacts, is_ephemeral},
     step::{Activity, Plan, Reason, Step, Why},
 };
 
@@ -24,6 +24,9 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
     if outdated.iter().any(|(.., why)| *why == Why::Upgrade)
         && let Some(plan) = illegal(cluster, seen)
     {
+        return Some(plan);
+    }
+    if let Some(plan) = unfinished_upgrade(cluster, seen) {
         return Some(plan);
     }
     if let Some(plan) = downgrade(cluster, seen) {
@@ -53,6 +56,15 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
             ),
         ),
     };
+    if is_ephemeral(cluster) && total == 1 {
+        return Some(Plan::stalled(
+            Reason::WouldLoseData,
+            format!(
+                "{name} is the only member and has no volume: restarting it would lose everything; put the spec back, or \
+                 scale to 3 first"
+            ),
+        ));
+    }
     if let Some(refusal) = gate::why_not_stop(seen, name) {
         return Some(Plan::waiting(
             activity,
@@ -77,6 +89,33 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
         why: *why,
     };
     Some(Plan::step(step, activity, reason, progress))
+}
+
+/// The last step up is finished only when etcd itself counts the cluster as the new minor (from 3.6 on it says so): a
+/// further step before that would meet data of the minor below.
+fn unfinished_upgrade(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
+    let running = seen.running()?;
+    let here = running.lowest().minor();
+    if cluster.version.minor() <= here {
+        return None;
+    }
+    let behind = seen
+        .voters()
+        .filter_map(|(_, member)| member.answer.as_ref())
+        .any(|answer| {
+            !answer.storage_version.is_empty()
+                && !answer.storage_version.starts_with(&format!("{here}."))
+        });
+    (behind && running.highest().minor() == here).then(|| {
+        Plan::waiting(
+            Activity::Upgrading,
+            Reason::RollingVersion,
+            format!(
+                "waiting until etcd counts itself as {here}, before it goes on to {}",
+                cluster.version.minor()
+            ),
+        )
+    })
 }
 
 /// One minor down goes through etcd's Downgrade API: every member's data must be readable for the lower minor before the first
@@ -105,7 +144,10 @@ fn downgrade(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
         }
         return plan(Step::CancelDowngrade, format!("going on with {target}"));
     }
-    if under_way.is_none() {
+    // While an upgrade is half done the cluster still counts as the lower minor, and etcd would refuse a downgrade to it:
+    // there the lower binary simply comes back.
+    let half_done_upgrade = under_way.is_none() && running.lowest().minor() == target;
+    if under_way.is_none() && !half_done_upgrade {
         return plan(
             Step::EnableDowngrade { to: target },
             format!("preparing the data for {target}"),
@@ -125,6 +167,32 @@ fn downgrade(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
     })
 }
 
+/// The version of a member that is new: the spec's where that may join what runs, else what runs.
+pub(crate) fn newcomer_version(cluster: &ValidatedCluster, seen: &Observed) -> Version {
+    let Some(running) = seen.running() else {
+        return cluster.version;
+    };
+    let joins = judge_step(running, cluster.version).is_ok()
+        && cluster.version.minor() >= running.highest().minor();
+    if joins {
+        cluster.version
+    } else {
+        running.highest()
+    }
+}
+
+/// Whether a member that is not running may come back as the spec's version: never below what the others hold.
+pub(super) fn may_start_as(cluster: &ValidatedCluster, seen: &Observed, pod: &PodFacts) -> bool {
+    let answering = seen
+        .members
+        .values()
+        .filter_map(|member| member.answer.as_ref()?.version.parse().ok());
+    let versions = answering.chain(pod.version);
+    Running::among(versions).is_none_or(|running| {
+        judge_step(running, cluster.version).is_ok_and(|step| step != VersionStep::MinorDown)
+    })
+}
+
 /// etcd itself would let a member skip a minor: this is the only guard, the same one admission asks.
 fn illegal(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
     let versions = seen
@@ -137,7 +205,7 @@ fn illegal(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
     ))
 }
 
-fn why_outdated(cluster: &ValidatedCluster, name: &str, pod: &PodFacts) -> Option<Why> {
+pub(super) fn why_outdated(cluster: &ValidatedCluster, name: &str, pod: &PodFacts) -> Option<Why> {
     if pod.version.as_ref() != Some(&cluster.version) {
         return Some(Why::Upgrade);
     }

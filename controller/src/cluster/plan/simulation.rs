@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::plan;
+use super::{plan, rollout};
 use crate::{
     cluster::{
         children::{self, starts},
@@ -33,6 +33,8 @@ struct Kubernetes {
     bootstrap: Option<BootstrapRecord>,
     cluster_id: Option<u64>,
     was_ready: bool,
+    available_since: Option<i64>,
+    unwell_since: BTreeMap<String, i64>,
     /// Changes with every write to the status: a write against an older look is refused.
     status_version: u64,
     starts: BTreeMap<String, Start>,
@@ -47,6 +49,8 @@ struct ModelPod {
     version: Version,
     config: String,
     claim: u64,
+    /// Readiness needs a quorum, as `/readyz` does.
+    ready: bool,
     since: i64,
     /// Started, and its etcd serves unless `frozen`.
     running: bool,
@@ -72,6 +76,8 @@ struct World {
     kubernetes: Kubernetes,
     cache: Kubernetes,
     volumes: BTreeMap<u64, Data>,
+    /// Which version the member on a claim is to run.
+    claim_versions: BTreeMap<u64, Version>,
     members: BTreeMap<u64, EtcdMember>,
     removed: BTreeSet<u64>,
     formed: bool,
@@ -114,6 +120,10 @@ fn cluster(size: i32, version: &str) -> ValidatedCluster {
     fixtures::cluster(json!({"size": size, "version": version}))
 }
 
+fn minute(number: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_mins(number)
+}
+
 impl World {
     fn new(size: i32) -> Self {
         Self {
@@ -121,6 +131,7 @@ impl World {
             kubernetes: Kubernetes::default(),
             cache: Kubernetes::default(),
             volumes: BTreeMap::new(),
+            claim_versions: BTreeMap::new(),
             members: BTreeMap::new(),
             removed: BTreeSet::new(),
             formed: false,
@@ -143,7 +154,7 @@ impl World {
     }
 
     fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH + SignedDuration::from_mins(self.minute)
+        minute(self.minute)
     }
 
     fn data(&self, name: &str) -> Option<&Data> {
@@ -189,6 +200,14 @@ impl World {
             self.start(&name);
         }
         self.elect_and_write();
+        let (quorum, now) = (self.has_quorum(), self.minute);
+        for pod in self.kubernetes.pods.values_mut() {
+            let ready = pod.running && !pod.frozen && quorum;
+            if ready != pod.ready {
+                pod.ready = ready;
+                pod.since = now;
+            }
+        }
     }
 
     /// The kubelet starts etcd on whatever the volume holds.
@@ -240,10 +259,8 @@ impl World {
             member.started = true;
         }
         self.volumes.entry(pod.claim).or_default().member = Some(id);
-        let now = self.minute;
         if let Some(pod) = self.kubernetes.pods.get_mut(name) {
             pod.running = true;
-            pod.since = now;
         }
         let founders = self.voters();
         let started = founders.iter().filter(|id| self.serves(**id)).count();
@@ -298,6 +315,7 @@ impl World {
                 uid: uid.to_string(),
                 terminating: false,
                 requested: None,
+                version: self.claim_versions.get(uid).copied(),
                 lost: false,
             });
         }
@@ -306,9 +324,10 @@ impl World {
                 uid: pod.uid.to_string(),
                 node: None,
                 ip: Some("10.0.0.1".to_owned()),
-                ready: pod.running && !pod.frozen,
-                since: Timestamp::UNIX_EPOCH + SignedDuration::from_mins(pod.since),
+                ready: pod.ready,
+                since: minute(pod.since),
                 terminating: false,
+                starting: false,
                 finished: false,
                 version: Some(pod.version),
                 config: pod.config.clone(),
@@ -349,6 +368,11 @@ impl World {
                 });
             }
         }
+        for (name, since) in &cache.unwell_since {
+            if let Some(member) = members.get_mut(name) {
+                member.unwell_since = Some(minute(*since));
+            }
+        }
         Observed {
             now: self.now(),
             seed: self.counter.wrapping_mul(7919),
@@ -363,6 +387,7 @@ impl World {
             foreign: Vec::new(),
             starts: cache.starts.clone(),
             was_ready: cache.was_ready,
+            available_since: cache.available_since.map(minute),
             certificates: Some(
                 cache
                     .certified
@@ -409,6 +434,8 @@ impl World {
                 for name in members {
                     if may_write() && !self.kubernetes.claims.contains_key(&name) {
                         let uid = self.unique();
+                        let version = rollout::newcomer_version(&self.cluster, &seen);
+                        self.claim_versions.insert(uid, version);
                         self.kubernetes.claims.insert(name.clone(), uid);
                     }
                     if may_write() {
@@ -423,6 +450,11 @@ impl World {
                     }
                 }
             }
+            Some(Step::Renew { members }) => {
+                if may_write() {
+                    self.kubernetes.certified.extend(members);
+                }
+            }
             Some(step) if may_write() => self.disrupt(&step),
             None | Some(_) => {}
         }
@@ -431,17 +463,37 @@ impl World {
                 .kubernetes
                 .cluster_id
                 .or(seen.quorum.as_ref().map(|quorum| quorum.cluster_id));
-            let ready = self.kubernetes.was_ready || plan.outlook == Outlook::Settled;
-            if record.is_some()
-                || known != self.kubernetes.cluster_id
-                || ready != self.kubernetes.was_ready
-            {
-                self.kubernetes.status_version += 1;
-                self.kubernetes.cluster_id = known;
-                self.kubernetes.was_ready = ready;
+            let mut status = self.kubernetes.clone();
+            status.cluster_id = known;
+            status.was_ready |= plan.outlook == Outlook::Settled;
+            let since = status.available_since.unwrap_or(self.minute);
+            status.available_since = seen.quorum.is_some().then_some(since);
+            status.unwell_since = seen
+                .members
+                .iter()
+                .filter(|(_, member)| member.listed.is_some() && !member.healthy())
+                .map(|(name, _)| {
+                    (
+                        name.clone(),
+                        status
+                            .unwell_since
+                            .get(name)
+                            .copied()
+                            .unwrap_or(self.minute),
+                    )
+                })
+                .collect();
+            let changed = record.is_some()
+                || status.cluster_id != self.kubernetes.cluster_id
+                || status.was_ready != self.kubernetes.was_ready
+                || status.available_since != self.kubernetes.available_since
+                || status.unwell_since != self.kubernetes.unwell_since;
+            if changed {
+                status.status_version += 1;
                 if record.is_some() {
-                    self.kubernetes.bootstrap = record;
+                    status.bootstrap = record;
                 }
+                self.kubernetes = status;
             }
         }
         plan.outlook
@@ -455,9 +507,10 @@ impl World {
         let uid = self.unique();
         let pod = ModelPod {
             uid,
-            version: self.cluster.version,
+            version: self.claim_versions[&claim],
             config: children::fingerprint(&self.cluster, name),
             claim,
+            ready: false,
             since: self.minute,
             running: false,
             frozen: false,
@@ -471,6 +524,9 @@ impl World {
         match step {
             Step::Restart { name, pod_uid, .. } => {
                 self.must_keep_quorum_without(name, step);
+                if let Some(claim) = self.kubernetes.claims.get(name) {
+                    self.claim_versions.insert(*claim, self.cluster.version);
+                }
                 self.delete_pod(name, pod_uid);
             }
             Step::DeletePod { name, pod_uid, .. } => self.delete_pod(name, pod_uid),
@@ -538,7 +594,10 @@ impl World {
             .iter()
             .filter(|id| self.members[id].name != name && self.serves(**id))
             .count();
-        if voters.len() > 1 && left < quorum_of(voters.len()) {
+        let serves = voters
+            .iter()
+            .any(|id| self.members[id].name == name && self.serves(*id));
+        if serves && voters.len() > 1 && left < quorum_of(voters.len()) {
             self.breaks(format!("{step}: leaves {left} of {} voters", voters.len()));
         }
     }
@@ -584,7 +643,6 @@ impl World {
                         .and_then(|name| self.kubernetes.pods.get_mut(&name))
                 {
                     pod.running = false;
-                    pod.since = self.minute;
                     let claim = pod.claim;
                     self.volumes.insert(claim, Data::default());
                 }
@@ -610,7 +668,6 @@ impl World {
                     .and_then(|name| self.kubernetes.pods.get_mut(&name))
                 {
                     pod.frozen = true;
-                    pod.since = self.minute;
                 }
             }
             Event::Thaw => self

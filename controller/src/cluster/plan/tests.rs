@@ -76,6 +76,7 @@ fn founders_get_claims_then_the_claims_are_written_down_then_all_start_at_once()
             uid: format!("claim-{name}"),
             terminating: false,
             requested: Some(8 << 30),
+            version: None,
             lost: false,
         });
         seen.members.insert(
@@ -123,6 +124,7 @@ fn a_founder_is_never_started_on_a_claim_other_than_the_recorded_one() {
             uid: format!("claim-{name}"),
             terminating: false,
             requested: Some(8 << 30),
+            version: None,
             lost: false,
         });
         seen.members.insert(
@@ -252,6 +254,7 @@ fn a_missing_voter_is_replaced_by_a_learner_that_is_promoted_when_it_has_caught_
         uid: "u".to_owned(),
         terminating: false,
         requested: Some(8 << 30),
+        version: None,
         lost: false,
     });
     let mut seen = settle(&cluster, seen);
@@ -355,6 +358,28 @@ fn a_version_that_may_not_follow_what_runs_is_not_rolled_out() {
 }
 
 #[test]
+fn the_next_minor_waits_until_etcd_has_finished_the_last() {
+    let old = cluster(json!({"version": "3.6.16"}));
+    let new = cluster(json!({"version": "3.7.3"}));
+    let mut seen = formed(&old, &["c-a", "c-b", "c-d"]);
+    member(&mut seen, "c-d")
+        .answer
+        .as_mut()
+        .unwrap()
+        .storage_version = "3.5.0".to_owned();
+    assert_eq!(
+        plans(&new, &seen),
+        "no step; Upgrading RollingVersion: waiting until etcd counts itself as 3.6, before it goes on to 3.7"
+    );
+    member(&mut seen, "c-d")
+        .answer
+        .as_mut()
+        .unwrap()
+        .storage_version = "3.6.0".to_owned();
+    assert!(plans(&new, &seen).starts_with("restart c-b: it is to run another version;"));
+}
+
+#[test]
 fn one_minor_down_waits_for_the_data_before_the_first_lower_binary_starts() {
     let high = cluster(json!({"version": "3.6.16"}));
     let low = cluster(json!({"version": "3.5.35"}));
@@ -421,18 +446,91 @@ fn a_paused_cluster_is_watched_and_left_alone() {
 fn a_member_unreachable_for_longer_than_the_spec_waits_is_replaced_and_no_sooner() {
     let cluster = cluster(json!({"recovery": {"unreachableAfter": "5m"}}));
     let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
-    member(&mut seen, "c-b").answer = None;
-    let pod = member(&mut seen, "c-b").pod.as_mut().unwrap();
-    pod.ready = false;
-    pod.since = now() - SignedDuration::from_mins(4);
-    assert_eq!(
-        plans(&cluster, &seen),
-        "no step; Recovering WaitingForMembers: waiting for c-b"
-    );
-    member(&mut seen, "c-b").pod.as_mut().unwrap().since = now() - SignedDuration::from_mins(6);
+    let gone = |seen: &mut Observed, minutes: i64| {
+        let since = now() - SignedDuration::from_mins(minutes);
+        member(seen, "c-b").answer = None;
+        member(seen, "c-b").unwell_since = Some(since);
+        let pod = member(seen, "c-b").pod.as_mut().unwrap();
+        (pod.ready, pod.since) = (false, since);
+    };
+    gone(&mut seen, 4);
+    let waiting = "no step; Recovering WaitingForMembers: waiting for c-b";
+    assert_eq!(plans(&cluster, &seen), waiting);
+    gone(&mut seen, 6);
     assert!(
         plans(&cluster, &seen)
             .starts_with("remove c-b from the cluster: it has been unreachable for too long;")
+    );
+
+    // After an outage everybody has been unready for long: patience starts when there is a quorum again,
+    seen.available_since = Some(now() - SignedDuration::from_mins(1));
+    assert_eq!(plans(&cluster, &seen), waiting);
+    // or when the member was first seen unwell,
+    seen.available_since = Some(now() - SignedDuration::from_hours(1));
+    member(&mut seen, "c-b").unwell_since = None;
+    assert_eq!(plans(&cluster, &seen), waiting);
+    // and a process that is opening a large database is given the time its startup probe gives it.
+    gone(&mut seen, 30);
+    member(&mut seen, "c-b").pod.as_mut().unwrap().starting = true;
+    assert_eq!(plans(&cluster, &seen), waiting);
+}
+
+#[test]
+fn the_only_member_without_a_volume_is_not_restarted() {
+    let old = cluster(json!({"size": 1, "storage": {"ephemeral": true}}));
+    let new = cluster(
+        json!({"size": 1, "storage": {"ephemeral": true}, "options": {"quotaBackend": "4Gi"}}),
+    );
+    let plan = plans(&new, &formed(&old, &["c-a"]));
+    assert!(plan.starts_with("no step; stalled WouldLoseData"), "{plan}");
+}
+
+#[test]
+fn nothing_is_cleared_away_while_etcd_lists_a_member_that_cannot_be_placed() {
+    let cluster = cluster(json!({}));
+    let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    seen.quorum.as_mut().unwrap().strangers = vec![99];
+    member(&mut seen, "c-d").listed = None;
+    let plan = plans(&cluster, &seen);
+    assert!(plan.starts_with("no step; stalled UnknownMember"), "{plan}");
+}
+
+#[test]
+fn a_certificate_that_is_gone_is_made_anew_even_while_paused_or_without_a_quorum() {
+    let cluster = cluster(json!({"paused": true}));
+    let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    seen.certificates.as_mut().unwrap().remove("c-b");
+    seen.quorum = None;
+    assert!(plans(&cluster, &seen).starts_with("renew the certificates of c-b;"));
+}
+
+#[test]
+fn putting_the_spec_right_frees_a_pod_that_could_not_start() {
+    let wrong = cluster(json!({"pod": {"nodeSelector": {"disk": "typo"}}}));
+    let right = cluster(json!({}));
+    let mut seen = formed(&wrong, &["c-a", "c-b", "c-d"]);
+    for name in ["c-a", "c-d"] {
+        seen.members
+            .insert(name.to_owned(), healthy_member(&right, name));
+    }
+    member(&mut seen, "c-b").answer = None;
+    member(&mut seen, "c-b").pod.as_mut().unwrap().ready = false;
+    assert!(plans(&wrong, &seen).starts_with("no step; Recovering WaitingForMembers"));
+    assert!(plans(&right, &seen).starts_with("restart c-b: its configuration has changed;"));
+}
+
+#[test]
+fn a_half_done_upgrade_is_taken_back_without_a_downgrade() {
+    let old = cluster(json!({"version": "3.5.35"}));
+    let new = cluster(json!({"version": "3.6.16"}));
+    let mut seen = formed(&old, &["c-a", "c-b", "c-d"]);
+    let mut upgraded = healthy_member(&new, "c-b");
+    upgraded.answer.as_mut().unwrap().storage_version = "3.5.0".to_owned();
+    seen.members.insert("c-b".to_owned(), upgraded);
+    let plan = plans(&old, &seen);
+    assert!(
+        plan.starts_with("restart c-b: it is to run another version;"),
+        "{plan}"
     );
 }
 
