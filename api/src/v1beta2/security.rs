@@ -45,7 +45,8 @@ pub struct PeerTlsSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ClientTlsSpec {
     /// `Auto`: the operator runs a certificate authority for this cluster and issues server and client certificates.
-    /// `Secret`: certificates from `secretName`. `Off`: plain text. Default: `Off`, or `Secret` where `secretName` is set.
+    /// `Secret`: certificates from `secretName`. `Off`: plain text. Cannot be changed once the cluster runs.
+    /// Default: `Off`, or `Secret` where `secretName` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<TlsMode>,
 

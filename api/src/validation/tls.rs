@@ -24,6 +24,9 @@ const STATIC_INCOMPLETE: Text = Text(
 const IMMUTABLE: Text = Text(
     "must not change from {old} to {new} once the cluster runs: its members could not reach each other on the way; put {old} back, or make a new cluster and restore a backup",
 );
+const CLIENT_IMMUTABLE: Text = Text(
+    "must not change from {old} to {new} once the cluster runs: this release cannot move clients over; put {old} back, or make a new cluster",
+);
 
 /// TLS of both sides, or what is wrong with it.
 pub(super) fn read(
@@ -172,7 +175,7 @@ fn peer_mode(spec: &EtcdClusterSpec) -> &'static str {
     }
 }
 
-/// Peers must speak one language at all times; clients can be moved, with care.
+/// Members must speak one language at all times, to each other and to the operator.
 pub(super) fn check_change(new: &EtcdCluster, old: &EtcdCluster, judgement: &mut Judgement) {
     let lives = old
         .status
@@ -205,11 +208,22 @@ pub(super) fn check_change(new: &EtcdCluster, old: &EtcdCluster, judgement: &mut
             "both Secrets must trust each other's authority while members restart one by one",
         );
     }
-    if new_client.scheme() != old_client.scheme() {
-        judgement.warn(
-            CLIENT,
-            "members switch one by one: clients must be able to speak both for a while",
+    let (was, is) = (client_mode(&old_client), client_mode(&new_client));
+    if was != is {
+        // The operator reaches every member the way the spec says: halfway through a change it would see none of them.
+        judgement.refuse(
+            format!("{CLIENT}.mode"),
+            Reason::TlsImmutable,
+            CLIENT_IMMUTABLE.fill(&[("old", &was), ("new", &is)]),
         );
+    }
+}
+
+fn client_mode(tls: &ClientTls) -> &'static str {
+    match tls {
+        ClientTls::Off => "Off",
+        ClientTls::Auto { .. } => "Auto",
+        ClientTls::Secret { .. } => "Secret",
     }
 }
 

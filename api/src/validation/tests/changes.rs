@@ -179,3 +179,16 @@ fn peers_may_change_their_tls_only_before_they_run() {
     old["status"] = json!({"bootstrap": {"token": "t"}});
     assert_eq!(violations(&old)[0].reason, Reason::TlsImmutable);
 }
+
+#[test]
+fn clients_keep_the_tls_mode_their_cluster_runs_with() {
+    let mut old = cluster(json!({}));
+    let new = cluster(json!({"security": {"clientTLS": {"mode": "Auto"}}}));
+    let violations =
+        |old: &Value| judge(&typed(&new), Some(&typed(old)), &Policy::default()).violations;
+    assert_eq!(violations(&old), []);
+    old["status"] = json!({"bootstrap": {"token": "t"}});
+    let refused = violations(&old);
+    assert_eq!(refused[0].field, "spec.security.clientTLS.mode");
+    assert_eq!(refused[0].reason, Reason::TlsImmutable);
+}
