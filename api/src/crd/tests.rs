@@ -272,3 +272,18 @@ fn walk(node: &JSONSchemaProps, path: &mut String, visit: &mut dyn FnMut(&str, &
         path.truncate(length);
     }
 }
+
+/// `etcd` is an EtcdCluster's short name too, and kubectl takes a category first: with two kinds in it, `kubectl patch etcd
+/// NAME` would have two resources to choose from and refuse.
+#[test]
+fn the_category_that_is_also_a_short_name_holds_clusters_alone() {
+    let named: Vec<String> = super::all_crds()
+        .into_iter()
+        .filter(|crd| {
+            let mut categories = crd.spec.names.categories.iter().flatten();
+            categories.any(|category| category == "etcd")
+        })
+        .map(|crd| crd.spec.names.kind)
+        .collect();
+    assert_eq!(named, ["EtcdCluster"]);
+}

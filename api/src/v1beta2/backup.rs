@@ -23,7 +23,6 @@ use crate::duration::GoDuration;
     derive = "PartialEq",
     doc = "EtcdBackup saves an etcd cluster's data in a store, once or again and again.",
     shortname = "etcdbak",
-    category = "etcd",
     printcolumn(
         name = "Cluster",
         type_ = "string",

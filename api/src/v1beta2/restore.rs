@@ -25,7 +25,6 @@ use super::{AbsStore, EtcdClusterSpec, GcsStore, PvcStore, S3Store, StorageType}
     derive = "PartialEq",
     doc = "EtcdRestore brings a backup back, into a new EtcdCluster or in place, once.",
     shortname = "etcdres",
-    category = "etcd",
     printcolumn(
         name = "Cluster",
         type_ = "string",
