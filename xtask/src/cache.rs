@@ -58,10 +58,6 @@ impl Cache {
         self.root.join("images")
     }
 
-    pub fn toolchains(&self) -> PathBuf {
-        self.root.join("toolchains")
-    }
-
     /// Unpacked images, see `local::image_store`.
     pub fn stores(&self) -> PathBuf {
         self.root.join("stores")

@@ -29,12 +29,6 @@ const CERTIFICATES: Need = need(
 
 const FOR_BUILDING: &[Need] = &[need("git", &["git"]), CERTIFICATES];
 
-const FOR_DOWNLOADING: &[Need] = &[
-    need("curl", &["curl"]),
-    need("unzip", &["unzip"]),
-    CERTIFICATES,
-];
-
 const FOR_A_CLUSTER: &[Need] = &[
     need("containerd", &["containerd"]),
     need("runc", &["runc"]),
@@ -53,11 +47,6 @@ const FOR_RUST: &[Need] = &[
         &["/usr/include/google/protobuf/descriptor.proto"],
     ),
 ];
-
-/// What fetches an archive.
-pub fn ensure_for_downloading() -> Result<()> {
-    ensure(FOR_DOWNLOADING)
-}
 
 /// git, which Go asks for some modules, and the certificates to download over TLS.
 pub fn ensure_for_building() -> Result<()> {

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     fn cache() -> Cache {
-        Cache::at("/root/.cache/etcd-operator")
+        Cache::at("/home/someone/.cache/etcd-operator")
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Programs {
 
 /// Builds what is missing of `wanted`, in that order, and says so.
 pub fn ensure(cache: &Cache, wanted: &[Program]) -> Result<Programs> {
-    let go = build::Go::new(toolchain::ensure(cache)?);
+    let go = build::Go::new(toolchain::find()?);
     let folder_of = |program: &Program| {
         cache.binaries().join(format!(
             "{}-{}",
