@@ -1,4 +1,4 @@
-//! Performs a plan: keeps the fixed children as they should be, then takes the one step.
+//! Takes the one step of a plan.
 //!
 //! Every write that takes something away names exactly what it means (a UID, a member ID), so that acting on an old look
 //! at the cluster fails instead of hitting something newer.
@@ -16,7 +16,6 @@ use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
     core::NamespaceResourceScope,
-    runtime::reflector::{ObjectRef, Store},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -24,7 +23,7 @@ use serde_json::{Value, json};
 use super::{
     Context,
     certificates::{self, CertificateError},
-    children::{self, budget, claim, labels, pod, services, starts},
+    children::{self, claim, labels, pod},
     names,
     observe::{self, endpoint},
     observed::{Observed, is_ephemeral},
@@ -106,110 +105,6 @@ impl ActError {
         };
         matches!(source, kube::Error::Api(status) if status.code == 409)
     }
-}
-
-/// Keeps the ConfigMap that tells members how to start: no pod is made before it is right.
-pub(crate) async fn keep_starts(
-    context: &Context,
-    cluster: &ValidatedCluster,
-    seen: &Observed,
-) -> Result<(), ActError> {
-    let wanted = starts::desired(cluster, seen);
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    let differ = wanted != seen.starts;
-    let map = starts::config_map(cluster, &wanted);
-    keep(context, cluster, &context.stores.config_maps, map, differ).await
-}
-
-/// Keeps the Services and the budget as they should be. Writes only what differs.
-pub(crate) async fn keep_surroundings(
-    context: &Context,
-    cluster: &ValidatedCluster,
-    seen: &Observed,
-) -> Result<(), ActError> {
-    let stores = &context.stores;
-    futures::try_join!(
-        keep(
-            context,
-            cluster,
-            &stores.services,
-            services::headless(cluster),
-            false
-        ),
-        keep(
-            context,
-            cluster,
-            &stores.services,
-            services::client(cluster),
-            false
-        ),
-        async {
-            // Without a quorum nobody can say how many voters there are: the budget stays as it was.
-            if seen.quorum.is_none() && seen.cluster_id.is_some() {
-                return Ok(());
-            }
-            let budget = budget::budget(cluster, seen.voter_count());
-            keep(context, cluster, &stores.budgets, budget, false).await
-        },
-    )?;
-    Ok(())
-}
-
-/// Applies one child if it is missing, differs, or `always`.
-async fn keep<K>(
-    context: &Context,
-    cluster: &ValidatedCluster,
-    store: &Store<K>,
-    mut child: K,
-    always: bool,
-) -> Result<(), ActError>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned
-        + 'static,
-{
-    let name = child.name_any();
-    let what = format!("{} {name}", K::kind(&()));
-    let failed = |source| ActError::Api {
-        what: what.clone(),
-        source,
-    };
-    let known = store.get(&ObjectRef::new(&name).within(&cluster.namespace));
-    if let Some(known) = &known {
-        let (live, wanted) = (
-            serde_json::to_value(known.as_ref()),
-            serde_json::to_value(&child),
-        );
-        if let (false, Ok(live), Ok(wanted)) = (always, live, wanted)
-            && children::contains(&live, &wanted)
-        {
-            return Ok(());
-        }
-    }
-    guard(context)?;
-    let api: Api<K> = Api::namespaced(context.client.clone(), &cluster.namespace);
-    // Server-side apply would merge into whatever bears the name, so whose it is comes first.
-    let live = api.get_opt(&name).await.map_err(failed)?;
-    if let Some(live) = &live {
-        if !live
-            .owner_references()
-            .iter()
-            .any(|owner| owner.uid == cluster.uid)
-        {
-            return Err(ActError::NameTaken { what });
-        }
-        child.meta_mut().uid = live.uid();
-    }
-    let apply = PatchParams::apply(FIELD_MANAGER).force();
-    api.patch(&name, &apply, &Patch::Apply(&child))
-        .await
-        .map_err(failed)?;
-    Ok(())
 }
 
 /// Takes the step. Bookkeeping steps return the record to write; the caller owns the status.

@@ -5,6 +5,7 @@ mod certificates;
 pub mod children;
 #[cfg(test)]
 mod fixtures;
+mod keep;
 mod names;
 mod observe;
 pub mod observed;
@@ -159,9 +160,9 @@ async fn take(
 ) -> Result<Option<BootstrapRecord>, ActError> {
     let mut surroundings = Ok(());
     if !cluster.paused && !plan.is_waiting_for_names() {
-        act::keep_starts(context, cluster, seen).await?;
+        keep::starts(context, cluster, seen).await?;
         // A Service that cannot be written must not keep a member from being healed: that is said after the step.
-        surroundings = act::keep_surroundings(context, cluster, seen).await;
+        surroundings = keep::surroundings(context, cluster, seen).await;
     }
     let Some(step) = &plan.step else {
         return surroundings.map(|()| None);
