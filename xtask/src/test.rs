@@ -1,6 +1,6 @@
 //! `cargo xtask test`: all tiers, each harder to set up than the one before, and one summary that says the truth.
 //!
-//! Runs cargo and helm in the checkout, and for the tiers that need one a local cluster of its own, `test`.
+//! Runs cargo and helm in the checkout, and for the tiers that need one a local cluster of its own, `test` unless another is named.
 
 mod count;
 mod suites;
@@ -16,7 +16,6 @@ use crate::{
     operator, progress,
 };
 
-const CLUSTER: &str = "test";
 const NODES: u8 = 3;
 
 #[derive(Debug, clap::Args)]
@@ -26,9 +25,12 @@ pub struct Args {
     tier: Vec<Tier>,
     /// Run only tests whose name contains one of these words
     filter: Vec<String>,
-    /// Leave the cluster `test` running, for a look at what failed or for a quick next run
+    /// Leave the cluster running, for a look at what failed or for a quick next run
     #[arg(long)]
     keep: bool,
+    /// Which local cluster: runs under different names do not disturb each other
+    #[arg(long, default_value = "test")]
+    name: String,
     /// How many scenarios run beside each other on the cluster
     #[arg(long, default_value_t = 4)]
     jobs: usize,
@@ -61,6 +63,7 @@ pub fn run(args: Args) -> Result<()> {
         tier: wanted,
         filter,
         keep,
+        name,
         jobs,
     } = args;
     let tiers: Vec<Tier> = Tier::ALL
@@ -74,16 +77,16 @@ pub fn run(args: Args) -> Result<()> {
         println!("\n==== {}", tier.name());
         let count = match tier {
             Tier::Unit => unit::run(&filter),
-            Tier::Api | Tier::Cluster => on_cluster(&mut stage, tier, &filter, jobs),
+            Tier::Api | Tier::Cluster => on_cluster(&mut stage, &name, tier, &filter, jobs),
         };
         counts.push((tier, count));
     }
     let mut down = Count::default();
     if needs_cluster && !keep {
-        down.check("the cluster comes down", || local::down(CLUSTER));
+        down.check("the cluster comes down", || local::down(&name));
     } else if let Some(Ok(stage)) = &stage {
         progress::say(&format!(
-            "The cluster is still there: export KUBECONFIG={}; `cargo xtask down --name {CLUSTER}` takes it down.",
+            "The cluster is still there: export KUBECONFIG={}; `cargo xtask down --name {name}` takes it down.",
             stage.running.kubeconfig.display()
         ));
     }
@@ -115,13 +118,14 @@ struct Stage {
 
 fn on_cluster(
     stage: &mut Option<Result<Stage, String>>,
+    name: &str,
     tier: Tier,
     filter: &[String],
     jobs: usize,
 ) -> Count {
     let mut count = Count::default();
     // What could not be set up for one tier is not tried again for the next: it takes minutes to fail the same way.
-    let prepared = stage.get_or_insert_with(|| prepare().map_err(|error| format!("{error:#}")));
+    let prepared = stage.get_or_insert_with(|| prepare(name).map_err(|error| format!("{error:#}")));
     let played = match prepared {
         Ok(stage) => suites::run(stage, tier.name(), filter, jobs),
         Err(reason) => Err(anyhow!("the cluster could not be set up: {reason}")),
@@ -133,9 +137,9 @@ fn on_cluster(
     count
 }
 
-fn prepare() -> Result<Stage> {
+fn prepare(name: &str) -> Result<Stage> {
     let running = local::up(&Options {
-        name: CLUSTER.to_owned(),
+        name: name.to_owned(),
         nodes: NODES,
     })?;
     let image = operator::load(&running)?;
