@@ -185,6 +185,7 @@ async fn look_after(
         services,
         config_maps,
         budgets,
+        filled: Arc::default(),
     };
     let machine = Arc::new(Machine {
         context: Arc::new(Context {

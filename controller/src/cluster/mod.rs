@@ -14,6 +14,8 @@ mod status;
 #[cfg(test)]
 mod status_tests;
 pub mod step;
+#[cfg(test)]
+mod stores_tests;
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,6 +39,7 @@ use kube::{
         reflector::{Store, store::WriterDropped},
     },
 };
+use tokio::sync::OnceCell;
 
 pub use act::ActError;
 pub use certificates::CertificateError;
@@ -64,19 +67,26 @@ pub(crate) struct Stores {
     pub(crate) services: Store<Service>,
     pub(crate) config_maps: Store<ConfigMap>,
     pub(crate) budgets: Store<PodDisruptionBudget>,
+    pub(crate) filled: Arc<OnceCell<()>>,
 }
 
 impl Stores {
     /// Returns when every cache has been filled once.
+    ///
+    /// One waits for all: a store wakes only the last of those that wait for it, and every other cluster that a new leader finds would
+    /// be looked at never.
     pub(crate) async fn wait_until_ready(&self) -> Result<(), WriterDropped> {
-        futures::try_join!(
-            self.pods.wait_until_ready(),
-            self.claims.wait_until_ready(),
-            self.services.wait_until_ready(),
-            self.config_maps.wait_until_ready(),
-            self.budgets.wait_until_ready(),
-        )?;
-        Ok(())
+        let all = || async {
+            futures::try_join!(
+                self.pods.wait_until_ready(),
+                self.claims.wait_until_ready(),
+                self.services.wait_until_ready(),
+                self.config_maps.wait_until_ready(),
+                self.budgets.wait_until_ready(),
+            )?;
+            Ok(())
+        };
+        self.filled.get_or_try_init(all).await.copied()
     }
 }
 
