@@ -1,12 +1,27 @@
 //! Running other programs, with errors that show what the program said. Starts processes and waits for them.
 
 use std::{
-    fs,
+    env, fs,
     path::Path,
     process::{Command, Output, Stdio},
 };
 
 use anyhow::{Context, Result, bail};
+
+/// The cargo that runs us, without the variables it set for us: build scripts look at some of them, and would build everything anew
+/// each time that cargo is started by us after it was started by hand, or the other way round.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in env::vars_os() {
+        let ours = name.to_str().is_some_and(|name| {
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        });
+        if ours {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
 
 /// Runs to the end and gives its standard output.
 pub fn output(command: &mut Command) -> Result<String> {

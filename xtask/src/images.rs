@@ -75,11 +75,10 @@ pub fn operator_image() -> Result<Image> {
 
 fn compile_operator() -> Result<Vec<PathBuf>> {
     let triple = format!("{}-unknown-linux-gnu", env::consts::ARCH);
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .context("the workspace is above xtask")?;
-    let mut build = Command::new(cargo);
+    let mut build = command::cargo();
     build
         .current_dir(root)
         .args(["build", "--release", "--locked", "--target", &triple]);

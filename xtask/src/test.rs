@@ -6,7 +6,7 @@ mod count;
 mod suites;
 mod unit;
 
-use std::{path::PathBuf, process::exit};
+use std::process::exit;
 
 use anyhow::{Result, anyhow};
 
@@ -147,11 +147,4 @@ fn prepare(name: &str) -> Result<Stage> {
         running,
         chart_arguments: operator::image_arguments(&image),
     })
-}
-
-/// The cargo that runs us.
-fn cargo() -> PathBuf {
-    std::env::var_os("CARGO")
-        .unwrap_or_else(|| "cargo".into())
-        .into()
 }

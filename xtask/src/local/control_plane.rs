@@ -99,6 +99,8 @@ pub fn controller_manager(layout: &Layout, programs: &Programs) -> Result<Compon
         flag("use-service-account-credentials", true),
         flag("cluster-cidr", PODS),
         flag("allocate-node-cidrs", false),
+        // Nobody wants to wait 15 s for a size to follow a metric.
+        flag("horizontal-pod-autoscaler-sync-period", "1s"),
     ];
     arguments.extend(follower(layout, "controller-manager"));
     Ok(Component::inside(

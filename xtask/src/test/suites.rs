@@ -10,8 +10,9 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::{Stage, cargo, count::Count};
+use super::{Stage, count::Count};
 use crate::{
+    command,
     operator::{self, CHART, checkout},
     progress,
 };
@@ -36,7 +37,7 @@ pub(crate) fn run(stage: &Stage, suite: &str, filter: &[String], jobs: usize) ->
 
 /// Builds the suite and returns where cargo put it.
 fn compile(suite: &str) -> Result<PathBuf> {
-    let output = Command::new(cargo())
+    let output = command::cargo()
         .current_dir(checkout())
         .args([
             "test",

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{cargo, count::Count};
+use super::count::Count;
 use crate::{
     cache::Cache,
     command, generate,
@@ -57,7 +57,7 @@ pub(crate) fn run(filter: &[String]) -> Count {
 }
 
 fn in_checkout() -> Command {
-    let mut cargo = Command::new(cargo());
+    let mut cargo = command::cargo();
     cargo.current_dir(checkout());
     cargo
 }
