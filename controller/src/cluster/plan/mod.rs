@@ -66,6 +66,7 @@ fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
         heal::learner,
         size::follow_spec,
         restart::stuck_on_an_old_spec,
+        storage::room_for_the_unwell,
         heal::wait_for_health,
         rollout::follow_spec,
         // Last: a class that cannot grow must not keep anything else from happening.

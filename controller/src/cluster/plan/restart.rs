@@ -2,7 +2,7 @@
 
 use etcd_operator_api::ValidatedCluster;
 
-use super::{bootstrap::prepared, rollout};
+use super::{bootstrap::prepared, rollout, storage};
 use crate::cluster::{
     observed::{ClaimFacts, Member, Observed, is_ephemeral},
     step::{Activity, Plan, Reason, Step, Why},
@@ -32,7 +32,10 @@ pub(super) fn without_quorum(cluster: &ValidatedCluster, seen: &Observed) -> Pla
             "no quorum: bringing members back on their volumes",
         );
     }
-    if let Some(plan) = finished_pod(seen).or_else(|| stuck_on_an_old_spec(cluster, seen)) {
+    if let Some(plan) = finished_pod(seen)
+        .or_else(|| stuck_on_an_old_spec(cluster, seen))
+        .or_else(|| storage::room_for_the_unwell(cluster, seen))
+    {
         return plan;
     }
     let answering = seen
