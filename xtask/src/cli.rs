@@ -85,6 +85,14 @@ enum Command {
         #[arg(long, short)]
         follow: bool,
     },
+    /// Take a node's power away, or give it back: `cargo xtask node stop node2`.
+    Node {
+        #[command(flatten)]
+        cluster: Name,
+        what: Power,
+        /// Which node, as `cargo xtask kubectl get nodes` names it.
+        node: String,
+    },
     /// Build every program of the local Kubernetes that is not in the cache yet.
     Build,
     /// Compile the operator into an image archive, and load it into a local cluster if that one is there.
@@ -93,6 +101,14 @@ enum Command {
     InternalGateway(local::gateway::Args),
     #[command(hide = true)]
     InternalVolumes(local::volumes::Args),
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Power {
+    /// End all its processes at once, without a word to anybody
+    Stop,
+    /// Start it again; what was on its disk is still there
+    Start,
 }
 
 #[derive(Debug, clap::Args)]
@@ -162,6 +178,16 @@ fn run(command: Command) -> Result<ExitCode> {
             component,
             follow,
         } => return access::logs(&cluster.name, component.as_deref(), follow),
+        Command::Node {
+            cluster,
+            what: Power::Stop,
+            node,
+        } => local::power::stop(&cluster.name, &node)?,
+        Command::Node {
+            cluster,
+            what: Power::Start,
+            node,
+        } => local::power::start(&cluster.name, &node)?,
         Command::Build => {
             let cache = cache::Cache::open()?;
             let programs = programs::ensure(&cache, &programs::Program::all())?;

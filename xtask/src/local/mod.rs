@@ -1,10 +1,11 @@
 //! A real Kubernetes on this machine: real components, real containers, in a network namespace of its own, gone without a trace.
 //!
 //! `up` starts or finds a cluster, `down` ends it. What a cluster is made of: `layout` (paths, addresses), `pki`, `network`,
-//! `control_plane`, `node`, `image_store`, `volumes`, `gateway`; how its processes are kept: `component`, `procfs`, `teardown`, `ready`; how people
+//! `control_plane`, `node`, `image_store`, `volumes` (some `bounded`), `gateway`; how its processes are kept: `component`, `procfs`, `power`, `teardown`, `ready`; how people
 //! reach it: `access`. Needs root; touches the cache, `/run/etcd-operator`, network namespaces and cgroups of ours.
 
 pub mod access;
+pub mod bounded;
 pub mod component;
 pub mod control_plane;
 pub mod gateway;
@@ -13,6 +14,7 @@ pub mod layout;
 pub mod network;
 pub mod node;
 pub mod pki;
+pub mod power;
 pub mod procfs;
 pub mod ready;
 pub mod start;
@@ -26,7 +28,7 @@ use nix::unistd::Uid;
 use serde::{Deserialize, Serialize};
 
 use self::layout::{Layout, MOST_NODES};
-pub use self::node::PAUSE_IMAGE;
+pub use self::{node::PAUSE_IMAGE, power::end_component};
 use crate::{
     cache::Cache,
     images, packages,

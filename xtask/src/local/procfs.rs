@@ -129,6 +129,14 @@ pub fn with_root_below(folder: &Path) -> BTreeSet<i32> {
     processes().into_iter().filter(rooted).collect()
 }
 
+/// Processes that were started with this very word.
+pub fn with_argument(word: &str) -> BTreeSet<i32> {
+    let has = |process: &i32| {
+        command_line(*process).is_some_and(|words| words.iter().skip(1).any(|own| own == word))
+    };
+    processes().into_iter().filter(has).collect()
+}
+
 /// Processes in the network namespace that `file` holds open.
 pub fn in_network_of(file: &Path) -> BTreeSet<i32> {
     let Ok(namespace) = fs::metadata(file) else {

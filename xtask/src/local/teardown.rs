@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     component,
-    layout::{Layout, MOST_NODES},
+    layout::{Layout, MOST_NODES, Node},
     network, node, procfs,
 };
 use crate::cache;
@@ -113,7 +113,7 @@ fn processes(layout: &Layout) -> BTreeSet<i32> {
     found
 }
 
-fn end(process: i32) {
+pub(super) fn end(process: i32) {
     // It may have ended since it was found.
     let _ = kill(Pid::from_raw(process), Signal::SIGKILL);
 }
@@ -134,7 +134,7 @@ fn unmount(layout: &Layout) -> Result<()> {
 /// Where containers are in the hierarchy of cgroups: containerd's name for the namespace that Kubernetes uses.
 const CGROUP: &str = "/k8s.io";
 
-fn remove_cgroups(containers: &BTreeSet<String>) {
+pub(super) fn remove_cgroups(containers: &BTreeSet<String>) {
     let since = Instant::now();
     // A cgroup is busy until the kernel has let go of the last process in it.
     while since.elapsed() < Duration::from_secs(2) {
@@ -168,13 +168,6 @@ fn containers(layout: &Layout) -> BTreeSet<String> {
     let kept = children(&layout.state)
         .into_iter()
         .map(|node| node::runtime_root(&node));
-    let roots: Vec<_> = running.chain(kept).collect();
-    let folders = roots
-        .iter()
-        .flat_map(|root| CONTAINERS.map(|folder| root.join(folder)));
-    let known = folders
-        .flat_map(|folder| children(&folder))
-        .map(|path| name_of(&path));
     let networked = children(Path::new(NETWORK_RESULTS))
         .into_iter()
         .filter_map(|path| {
@@ -183,7 +176,21 @@ fn containers(layout: &Layout) -> BTreeSet<String> {
             ours.then(|| container_of(&name).map(str::to_owned))
                 .flatten()
         });
-    known.chain(networked).collect()
+    known_to(running.chain(kept)).chain(networked).collect()
+}
+
+/// The containers of one node, as its containerd knows them.
+pub(super) fn containers_of(node: &Node) -> BTreeSet<String> {
+    known_to([node.run.join("state"), node::runtime_root(&node.state)]).collect()
+}
+
+/// The containers that have a folder below these roots and states of containerds.
+fn known_to(roots: impl IntoIterator<Item = PathBuf>) -> impl Iterator<Item = String> {
+    roots
+        .into_iter()
+        .flat_map(|root| CONTAINERS.map(|folder| root.join(folder)))
+        .flat_map(|folder| children(&folder))
+        .map(|path| name_of(&path))
 }
 
 /// The container in `<network>-<container>-<interface>`.

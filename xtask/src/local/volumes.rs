@@ -1,5 +1,5 @@
-//! The provisioner of the class `local`: a folder on the node that the scheduler chose, writable by anyone, growable, gone with
-//! its claim. A process of its own; watches claims and volumes, and touches the nodes' `volumes` folders.
+//! The provisioner of the classes `local` and `bounded`: a folder on the node that the scheduler chose, writable by anyone, growable,
+//! gone with its claim. A process of its own; watches claims and volumes, and touches the nodes' `volumes` folders.
 //!
 //! Every step can be done twice, and a volume is named after its claim's UID: stopped between any two steps, it goes on where it was.
 //! The folder is held by a finalizer on the volume, so that none stays behind.
@@ -28,6 +28,8 @@ use kube::{
     },
 };
 use serde_json::json;
+
+use super::bounded;
 
 /// Who the provisioner is to the API server.
 pub const USER: &str = "etcd-operator:local-volumes";
@@ -172,13 +174,15 @@ async fn provide(
         .as_ref()
         .and_then(|spec| spec.storage_class_name.clone())
         .unwrap_or_default();
-    let reclaim = Api::<StorageClass>::all(context.client.clone())
+    let of_class = Api::<StorageClass>::all(context.client.clone())
         .get(&class)
-        .await?
-        .reclaim_policy;
+        .await?;
     let name = format!("pvc-{}", claim.uid().unwrap_or_default());
     let folder = folders.join(&name);
     fs::create_dir_all(&folder)?;
+    if bounded::wanted(&of_class) {
+        bounded::bound(&folder, &size)?;
+    }
     // Pods that are nobody's root must be able to write, with and without an fsGroup.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777))?;
     let volume = volume(
@@ -188,7 +192,7 @@ async fn provide(
         &folder,
         &size,
         &class,
-        reclaim.as_deref().unwrap_or("Delete"),
+        of_class.reclaim_policy.as_deref().unwrap_or("Delete"),
     )?;
     match Api::<PersistentVolume>::all(context.client.clone())
         .create(&PostParams::default(), &volume)
@@ -236,13 +240,16 @@ async fn grow(
     let capacity = json!({"capacity": {"storage": to}});
     // The volume first: a claim never says more than its volume.
     let volumes = Api::<PersistentVolume>::all(context.client.clone());
-    volumes
+    let grown = volumes
         .patch(
             volume,
             &PatchParams::default(),
             &Patch::Merge(json!({"spec": capacity})),
         )
         .await?;
+    if let Some(folder) = folder_of(&grown) {
+        bounded::grow(&folder, to)?;
+    }
     let claims = Api::<PersistentVolumeClaim>::namespaced(
         context.client.clone(),
         &claim.namespace().unwrap_or_default(),
@@ -268,6 +275,11 @@ enum VolumeStep {
         node: String,
         folder: PathBuf,
     },
+}
+
+fn folder_of(volume: &PersistentVolume) -> Option<PathBuf> {
+    let local = volume.spec.as_ref()?.local.as_ref()?;
+    Some(PathBuf::from(&local.path))
 }
 
 fn plan_volume(volume: &PersistentVolume) -> VolumeStep {
@@ -298,9 +310,7 @@ fn plan_volume(volume: &PersistentVolume) -> VolumeStep {
     {
         return VolumeStep::Nothing;
     }
-    let folder = spec
-        .and_then(|spec| spec.local.as_ref())
-        .map(|local| PathBuf::from(&local.path));
+    let folder = folder_of(volume);
     let node = spec.and_then(|spec| {
         let terms = &spec
             .node_affinity
@@ -350,7 +360,8 @@ async fn tend_volume(
             let ours = folders_of(&context.state, &node)
                 .is_some_and(|folders| folder.parent() == Some(folders.as_path()));
             if ours
-                && let Err(error) = fs::remove_dir_all(&folder)
+                && let Err(error) =
+                    bounded::unbound(&folder).and_then(|()| fs::remove_dir_all(&folder))
                 && error.kind() != io::ErrorKind::NotFound
             {
                 return Err(error.into());
