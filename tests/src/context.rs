@@ -48,7 +48,7 @@ impl Context {
         Ok(context)
     }
 
-    pub(crate) async fn create_namespace(&self, name: &str) -> anyhow::Result<()> {
+    pub async fn create_namespace(&self, name: &str) -> anyhow::Result<()> {
         let namespace = serde_json::from_value(json!({
             "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
         }))?;

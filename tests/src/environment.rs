@@ -27,6 +27,10 @@ pub struct Environment {
     pub binaries: PathBuf,
     /// The API server's audit log, at metadata level.
     pub audit_log: PathBuf,
+    /// The local cluster's name, as `xtask` knows it.
+    pub cluster: String,
+    /// The program that runs local clusters: it can stop and start their nodes.
+    pub xtask: PathBuf,
 }
 
 impl Environment {

@@ -5,23 +5,27 @@
 //! pods and the operator's logs. The suites are `tests/api` (admission, schema, access: no etcd needed) and
 //! `tests/cluster` (real etcd); `cargo xtask test` starts a cluster and runs them.
 
+mod chance;
 mod chart;
 mod cluster;
 mod command;
 mod context;
 mod environment;
 pub mod history;
+mod machine;
 mod report;
 mod requests;
 mod runner;
 mod scenario;
 mod wait;
 
+pub use chance::Chance;
 pub use chart::{OPERATOR_NAMESPACE, RELEASE, install};
 pub use cluster::{Cluster, GROUP, Member, condition_is, etcdclusters};
 pub use command::{Finished, run};
 pub use context::Context;
 pub use environment::Environment;
+pub use machine::{Power, Process};
 pub use requests::{Request, Requests};
 pub use runner::Suite;
 pub use scenario::{Outcome, Scenario};

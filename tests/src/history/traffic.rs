@@ -10,7 +10,9 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use etcd_client::{Client, Compare, CompareOp, EventType, Txn, TxnOp, WatchOptions};
+use etcd_client::{
+    Client, Compare, CompareOp, ConnectOptions, EventType, Txn, TxnOp, WatchOptions,
+};
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 use super::{Committed, History, Outcome, Read, Tick, Write, judge};
@@ -73,13 +75,13 @@ impl Traffic {
         let clock = Arc::new(AtomicU64::new(1));
         let acknowledged = Arc::new(AtomicU64::new(0));
         let writer = Writer {
-            client: connect(&endpoint).await?,
+            connection: Connection::open(&endpoint).await?,
             clock: Arc::clone(&clock),
             acknowledged: Arc::clone(&acknowledged),
             writes: Vec::new(),
         };
         let reader = tokio::spawn(keep_reading(
-            connect(&endpoint).await?,
+            Connection::open(&endpoint).await?,
             clock,
             stopped.clone(),
         ));
@@ -147,8 +149,33 @@ fn tick(clock: &AtomicU64) -> Tick {
     clock.fetch_add(1, Ordering::SeqCst)
 }
 
-struct Writer {
+/// A connection through the Service. It stays with one member for as long as it lasts, so a client that gets no answer must
+/// look for another: what a keep-alive does for a real one. A frozen member accepts, and says nothing.
+struct Connection {
+    endpoint: String,
     client: Client,
+}
+
+impl Connection {
+    async fn open(endpoint: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            endpoint: endpoint.to_owned(),
+            client: connect(endpoint).await?,
+        })
+    }
+
+    /// Another connection, if it can be had now: the Service leads it to any member that is ready.
+    async fn renew(&mut self) {
+        let options = ConnectOptions::new().with_connect_timeout(ANSWER);
+        let opening = Client::connect([&self.endpoint], Some(options));
+        if let Ok(Ok(client)) = timeout(ANSWER, opening).await {
+            self.client = client;
+        }
+    }
+}
+
+struct Writer {
+    connection: Connection,
     clock: Arc<AtomicU64>,
     acknowledged: Arc<AtomicU64>,
     writes: Vec<Write>,
@@ -177,7 +204,11 @@ impl Writer {
                     last = Instant::now();
                     Some(revision)
                 }
-                Outcome::Refused | Outcome::Unknown => None,
+                Outcome::Refused => None,
+                Outcome::Unknown => {
+                    self.connection.renew().await;
+                    None
+                }
             };
             self.writes.push(Write {
                 value,
@@ -195,7 +226,7 @@ impl Writer {
         let transaction = Txn::new()
             .when([Compare::mod_revision(KEY, CompareOp::Equal, base)])
             .and_then([TxnOp::put(KEY, value.to_string(), None)]);
-        match timeout(ANSWER, self.client.txn(transaction)).await {
+        match timeout(ANSWER, self.connection.client.txn(transaction)).await {
             Ok(Ok(answer)) if answer.succeeded() => match answer.header() {
                 Some(header) => Outcome::Acknowledged {
                     at: tick(&self.clock),
@@ -209,20 +240,18 @@ impl Writer {
     }
 
     async fn revision_of_key(&mut self) -> Option<i64> {
-        match timeout(ANSWER, self.client.get(KEY, None)).await {
-            Ok(Ok(answer)) => Some(
-                answer
-                    .kvs()
-                    .first()
-                    .map_or(0, etcd_client::KeyValue::mod_revision),
-            ),
-            Ok(Err(_)) | Err(_) => None,
-        }
+        let asking = self.connection.client.get(KEY, None);
+        let Ok(Ok(answer)) = timeout(ANSWER, asking).await else {
+            self.connection.renew().await;
+            return None;
+        };
+        let entry = answer.kvs().first();
+        Some(entry.map_or(0, etcd_client::KeyValue::mod_revision))
     }
 }
 
 async fn keep_reading(
-    mut client: Client,
+    mut connection: Connection,
     clock: Arc<AtomicU64>,
     stopped: watch::Receiver<bool>,
 ) -> Vec<Read> {
@@ -232,7 +261,8 @@ async fn keep_reading(
         pace.tick().await;
         let invoked = tick(&clock);
         // A read without an answer says nothing and promises nothing.
-        let Ok(Ok(answer)) = timeout(ANSWER, client.get(KEY, None)).await else {
+        let Ok(Ok(answer)) = timeout(ANSWER, connection.client.get(KEY, None)).await else {
+            connection.renew().await;
             continue;
         };
         let Some(revision) = answer.header().map(etcd_client::ResponseHeader::revision) else {

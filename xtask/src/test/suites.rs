@@ -85,6 +85,8 @@ fn describe(stage: &Stage) -> Result<PathBuf> {
         "chartArguments": stage.chart_arguments,
         "binaries": operator::binaries(),
         "auditLog": running.logs.join("audit.log"),
+        "cluster": running.name,
+        "xtask": std::env::current_exe().context("the path of this program")?,
     });
     write(&path, &environment)?;
     Ok(path)
