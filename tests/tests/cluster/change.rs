@@ -1,10 +1,12 @@
 //! A cluster that changes while it serves: size, version, configuration, volumes. Traffic runs all the while.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, ensure};
 use etcd_operator_tests::{
     Cluster, Context, Outcome,
     history::{Summary, Traffic},
-    until_all,
+    until_all, until_answer,
 };
 use k8s_openapi::{
     api::core::v1::{PersistentVolumeClaim, Pod},
@@ -41,16 +43,16 @@ pub(crate) async fn exactly(context: &Context, cluster: &Cluster<'_>, size: usiz
 }
 
 /// Shown with the tests: how long nobody could write is what a person asks first.
-fn tell(what: &str, summary: &Summary) {
+pub(crate) fn tell(what: &str, summary: &Summary) {
     println!("  {what}: {summary}");
 }
 
-pub(crate) async fn growing_to_five_and_back_to_one_loses_no_write(context: &Context) -> Outcome {
+pub(crate) async fn growing_to_seven_and_back_to_one_loses_no_write(context: &Context) -> Outcome {
     let cluster = context.cluster("sizes");
     cluster.create(&json!({"size": 1})).await?;
     let founded = cluster.ready().await?.data["status"]["clusterID"].clone();
     let traffic = Traffic::start(&cluster).await?;
-    for size in [3, 5, 3, 1] {
+    for size in [3, 5, 7, 3, 1] {
         cluster.change(&json!({"size": size})).await?;
         let ready = cluster.ready().await?;
         ensure!(
@@ -61,11 +63,46 @@ pub(crate) async fn growing_to_five_and_back_to_one_loses_no_write(context: &Con
         exactly(context, &cluster, size).await?;
         traffic.goes_on().await?;
     }
-    tell("1 → 3 → 5 → 3 → 1 members", &traffic.stop().await?);
+    tell("1 → 3 → 5 → 7 → 3 → 1 members", &traffic.stop().await?);
     let now = cluster.get().await?.data["status"]["clusterID"].clone();
     ensure!(
         founded.is_string() && founded == now,
         "cluster {founded} became {now}"
+    );
+    Ok(())
+}
+
+pub(crate) async fn sizes_edited_in_mid_flight_lose_no_write(context: &Context) -> Outcome {
+    let cluster = context.cluster("restless");
+    cluster.create(&json!({"size": 1})).await?;
+    cluster.ready().await?;
+    let traffic = Traffic::start(&cluster).await?;
+    // Each edit comes while the one before is still under way.
+    for (size, on_the_way) in [(7, 4), (3, 3), (5, 4), (1, 3)] {
+        cluster.change(&json!({"size": size})).await?;
+        until_answer(
+            "as many voters on the way",
+            Duration::from_millis(100),
+            || async {
+                let voters = cluster.members().await?;
+                let voters = voters.iter().filter(|member| !member.learner).count();
+                let there = if size > on_the_way {
+                    voters >= on_the_way
+                } else {
+                    voters <= on_the_way
+                };
+                Ok(there.then_some(()))
+            },
+        )
+        .await?;
+    }
+    cluster.change(&json!({"size": 3})).await?;
+    cluster.ready().await?;
+    exactly(context, &cluster, 3).await?;
+    traffic.goes_on().await?;
+    tell(
+        "1 → 7 → 3 → 5 → 1 → 3 members, none of them waited for",
+        &traffic.stop().await?,
     );
     Ok(())
 }

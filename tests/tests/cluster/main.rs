@@ -4,11 +4,15 @@ mod again;
 mod change;
 #[path = "../api/chart.rs"]
 mod chart;
+mod data;
 mod encryption;
+mod interruptions;
 mod life;
 mod members;
+mod nodes;
 mod order;
 mod pause;
+mod processes;
 mod rest;
 mod seen;
 
@@ -24,12 +28,20 @@ fn main() -> ExitCode {
     .with(scenarios![
         // The longest first: the others run beside them.
         change::upgrades_from_3_5_to_3_7_and_back_to_3_6_lose_no_write,
-        change::growing_to_five_and_back_to_one_loses_no_write,
+        change::growing_to_seven_and_back_to_one_loses_no_write,
+        data::full_disks_stop_writes_honestly_and_room_brings_them_back,
+        data::members_whose_data_is_corrupted_are_replaced,
+        data::a_member_without_its_claim_or_with_a_wiped_disk_is_replaced_under_a_new_name,
+        processes::a_frozen_leader_wakes_up_to_a_new_one_and_a_member_frozen_for_good_is_replaced,
+        interruptions::a_version_put_back_in_the_middle_of_a_roll_is_put_back_everywhere,
+        change::sizes_edited_in_mid_flight_lose_no_write,
+        processes::killed_processes_come_back_one_and_all_at_once,
         change::a_changed_option_rolls_one_member_at_a_time_and_volumes_grow_online,
         encryption::client_tls_lets_in_who_has_the_client_secret_and_nobody_else,
         pause::a_paused_cluster_does_nothing_until_it_may_and_an_autoscaler_gets_an_odd_size,
         again::retained_claims_outlive_the_resource_and_a_namesake_leaves_them_alone,
         again::a_resource_made_anew_under_the_same_name_starts_afresh,
+        interruptions::a_namespace_with_a_cluster_at_work_goes_without_a_trace,
         life::a_bare_spec_gives_a_ready_three_member_cluster,
         life::a_key_written_through_the_client_service_is_read_by_every_member,
         life::deleting_the_resource_removes_all_that_belonged_to_it,
@@ -39,6 +51,16 @@ fn main() -> ExitCode {
         rest::at_rest_nothing_is_written,
         seen::kubectl_wait_get_and_describe_tell_the_story,
         seen::the_scale_subresource_tells_size_and_selector,
+    ])
+    .with([
+        scenario!(interruptions::without_the_webhook_clusters_are_healed_and_deleted_all_the_same)
+            .alone(),
+        scenario!(interruptions::upgrades_go_on_where_a_killed_controller_left_them).alone(),
+        scenario!(nodes::draining_each_node_in_turn_never_costs_the_quorum).alone(),
+        scenario!(
+            nodes::a_member_on_a_dead_node_is_replaced_and_its_remains_go_when_the_node_returns
+        )
+        .alone(),
     ])
     .run()
 }

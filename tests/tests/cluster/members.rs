@@ -33,7 +33,9 @@ async fn delete_and_await_return(context: &Context, pod: &Pod) -> Outcome {
 }
 
 /// Volumes by claim: a claim made anew under the old name would have another.
-async fn volumes(cluster: &Cluster<'_>) -> anyhow::Result<Vec<(String, Option<String>)>> {
+pub(crate) async fn volumes(
+    cluster: &Cluster<'_>,
+) -> anyhow::Result<Vec<(String, Option<String>)>> {
     let claims = cluster.claims().await?;
     Ok(claims
         .into_iter()

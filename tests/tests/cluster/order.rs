@@ -33,7 +33,8 @@ impl Restarts {
         let members: Vec<String> = pods.iter().map(ResourceExt::name_any).collect();
         let before = pods.into_iter().map(|pod| (pod.name_any(), pod)).collect();
         let (known, begun) = oneshot::channel();
-        let watching = tokio::spawn(watch(context.api(), before, known));
+        let own = watcher::Config::default().labels(&format!("etcd_cluster={}", cluster.name()));
+        let watching = tokio::spawn(watch(context.api(), own, before, known));
         timeout(PATIENCE, begun)
             .await
             .context("the watch of pods does not begin")?
@@ -69,13 +70,14 @@ impl Restarts {
 /// Until a new and ready pod has come for each of those that were there `before`.
 async fn watch(
     api: Api<Pod>,
+    own: watcher::Config,
     before: BTreeMap<String, Pod>,
     begun: oneshot::Sender<()>,
 ) -> anyhow::Result<Vec<Departure>> {
     let mut begun = Some(begun);
     let mut now = before.clone();
     let mut departures = Vec::new();
-    let mut stream = pin!(watcher(api, watcher::Config::default()).default_backoff());
+    let mut stream = pin!(watcher(api, own).default_backoff());
     while let Some(event) = stream.next().await {
         match event {
             Ok(watcher::Event::InitDone) => {
