@@ -1,10 +1,11 @@
 //! `cargo xtask bench`: how quick and how small the operator is, beside what it is measured against, in the same run.
 //!
 //! On a local cluster of its own, `bench`: time from apply to Ready beside a plain StatefulSet, idle memory of both programs,
-//! and their time from start to ready. `bench admission` measures the webhook under load.
+//! and their time from start to ready. `bench admission` measures the webhook under load, `bench lifecycle` the controller.
 
 mod admission;
 mod creation;
+mod lifecycle;
 mod memory;
 mod start;
 mod table;
@@ -25,7 +26,7 @@ use crate::{
 const CLUSTER: &str = "bench";
 const NODES: u8 = 3;
 
-#[derive(Debug, Clone, Copy, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
@@ -38,16 +39,20 @@ pub struct Args {
     keep: bool,
 }
 
-#[derive(Debug, Clone, Copy, clap::Subcommand)]
+#[derive(Debug, Clone, clap::Subcommand)]
 enum What {
     /// Measure the webhook under load, beside one on controller-runtime, and through the API server.
     Admission(admission::Args),
+    /// Measure what a cluster's life takes, and what the controller takes: at rest, and with a thousand clusters.
+    Lifecycle(lifecycle::Args),
 }
 
 pub fn run(args: Args) -> Result<()> {
     let Args { what, rounds, keep } = args;
-    if let Some(What::Admission(args)) = what {
-        return admission::run(args);
+    match what {
+        Some(What::Admission(args)) => return admission::run(args),
+        Some(What::Lifecycle(args)) => return lifecycle::run(&args),
+        None => {}
     }
     let running = local::up(&Options {
         name: CLUSTER.to_owned(),

@@ -26,8 +26,8 @@ use tokio::time::{Instant, timeout};
 use crate::progress;
 
 const LIMIT: Duration = Duration::from_mins(3);
-const NAME: &str = "bench";
-const NAMESPACE: &str = "bench";
+pub(super) const NAME: &str = "bench";
+pub(super) const NAMESPACE: &str = "bench";
 
 #[derive(Debug, Default)]
 pub(super) struct Times {
@@ -36,18 +36,14 @@ pub(super) struct Times {
 }
 
 pub(super) async fn rounds(client: &Client, rounds: usize) -> Result<Times> {
-    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": NAMESPACE}}))?;
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    namespaces
-        .create(&PostParams::default(), &namespace)
-        .await?;
+    make_namespace(client, NAMESPACE).await?;
     // One of each beforehand, not counted: it warms the nodes' caches, and gives the baseline its member to copy.
-    let (_, member) = etcd_cluster(client).await?;
+    let (_, member) = etcd_cluster(client, 3).await?;
     let baseline = Baseline::like(&member)?;
     baseline.time(client).await?;
     let mut times = Times::default();
     for round in 1..=rounds {
-        let (operator, _) = etcd_cluster(client).await?;
+        let (operator, _) = etcd_cluster(client, 3).await?;
         let stateful_set = baseline.time(client).await?;
         progress::say(&format!(
             "round {round} of {rounds}: EtcdCluster {operator:.2} s, StatefulSet {stateful_set:.2} s"
@@ -55,36 +51,58 @@ pub(super) async fn rounds(client: &Client, rounds: usize) -> Result<Times> {
         times.operator.push(operator);
         times.stateful_set.push(stateful_set);
     }
-    namespaces
-        .delete(NAMESPACE, &DeleteParams::default())
-        .await?;
-    until_gone(namespaces, NAMESPACE).await?;
+    remove_namespace(client, NAMESPACE).await?;
     Ok(times)
 }
 
-/// Seconds to Ready, and one of its pods.
-async fn etcd_cluster(client: &Client) -> Result<(f64, Pod)> {
+pub(super) async fn make_namespace(client: &Client, name: &str) -> Result<()> {
+    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces
+        .create(&PostParams::default(), &namespace)
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn remove_namespace(client: &Client, name: &str) -> Result<()> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.delete(name, &DeleteParams::default()).await?;
+    until_gone(namespaces, name).await
+}
+
+pub(super) fn etcd_clusters(client: &Client, namespace: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("etcd.database.coreos.com", "v1beta2", "EtcdCluster");
     let resource = ApiResource::from_gvk_with_plural(&kind, "etcdclusters");
-    let clusters: Api<DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, &resource);
-    let object: DynamicObject = serde_json::from_value(json!({
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+pub(super) fn manifest(name: &str, spec: &Value) -> Result<DynamicObject> {
+    Ok(serde_json::from_value(json!({
         "apiVersion": "etcd.database.coreos.com/v1beta2",
         "kind": "EtcdCluster",
-        "metadata": {"name": NAME},
-        "spec": {"size": 3},
-    }))?;
+        "metadata": {"name": name},
+        "spec": spec,
+    }))?)
+}
+
+/// Ready for the spec as it is now.
+pub(super) fn is_ready(cluster: &DynamicObject) -> bool {
+    let status = &cluster.data["status"];
+    status["observedGeneration"].as_i64() == cluster.metadata.generation
+        && status["conditions"].as_array().is_some_and(|conditions| {
+            conditions
+                .iter()
+                .any(|one| one["type"] == "Ready" && one["status"] == "True")
+        })
+}
+
+/// Seconds to Ready of that many members, and one of its pods.
+pub(super) async fn etcd_cluster(client: &Client, size: usize) -> Result<(f64, Pod)> {
+    let clusters = etcd_clusters(client, NAMESPACE);
+    let object = manifest(NAME, &json!({"size": size}))?;
     let started = Instant::now();
     clusters.create(&PostParams::default(), &object).await?;
-    until(clusters.clone(), "the EtcdCluster to be Ready", |cluster| {
-        cluster.data["status"]["conditions"]
-            .as_array()
-            .is_some_and(|conditions| {
-                conditions
-                    .iter()
-                    .any(|one| one["type"] == "Ready" && one["status"] == "True")
-            })
-    })
-    .await?;
+    until(clusters.clone(), "the EtcdCluster to be Ready", is_ready).await?;
     let seconds = started.elapsed().as_secs_f64();
 
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
@@ -103,13 +121,13 @@ async fn etcd_cluster(client: &Client) -> Result<(f64, Pod)> {
 }
 
 /// A plain StatefulSet of three etcds.
-struct Baseline {
+pub(super) struct Baseline {
     service: Service,
     stateful_set: StatefulSet,
 }
 
 impl Baseline {
-    fn like(member: &Pod) -> Result<Self> {
+    pub(super) fn like(member: &Pod) -> Result<Self> {
         let spec = member.spec.as_ref().context("a pod has a spec")?;
         let etcd = spec
             .containers
@@ -190,7 +208,7 @@ impl Baseline {
         })
     }
 
-    async fn time(&self, client: &Client) -> Result<f64> {
+    pub(super) async fn time(&self, client: &Client) -> Result<f64> {
         let sets: Api<StatefulSet> = Api::namespaced(client.clone(), NAMESPACE);
         let services: Api<Service> = Api::namespaced(client.clone(), NAMESPACE);
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), NAMESPACE);
@@ -218,20 +236,20 @@ impl Baseline {
 }
 
 /// The next round begins on an empty stage, or it would pay for this one.
-async fn nothing_left(client: &Client) -> Result<()> {
+pub(super) async fn nothing_left(client: &Client) -> Result<()> {
     let all = watcher::Config::default;
     until_none::<Pod>(Api::namespaced(client.clone(), NAMESPACE), all()).await?;
     until_none::<PersistentVolumeClaim>(Api::namespaced(client.clone(), NAMESPACE), all()).await
 }
 
-async fn until<K>(api: Api<K>, what: &str, condition: impl Fn(&K) -> bool) -> Result<()>
+pub(super) async fn until<K>(api: Api<K>, what: &str, condition: impl Fn(&K) -> bool) -> Result<()>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     watched(api, NAME, what, |object| object.is_some_and(&condition)).await
 }
 
-async fn until_gone<K>(api: Api<K>, name: &str) -> Result<()>
+pub(super) async fn until_gone<K>(api: Api<K>, name: &str) -> Result<()>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {

@@ -1,6 +1,9 @@
-//! Resident memory of the operator's running processes, as the kernel of this machine tells it. Reads /proc.
+//! Memory and CPU time of the operator's running processes, as the kernel of this machine tells them. Reads /proc.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -27,18 +30,47 @@ pub(super) async fn of_operator(client: &Client) -> Result<Vec<(&'static str, Ve
     Ok(figures)
 }
 
-/// A container's process is told from those of other clusters by the host name, which is its pod's.
+/// Megabytes of the process that runs in this pod.
 fn of_pod(executable: &str, pod: &str) -> Result<f64> {
+    of_process(&process(executable, pod)?)
+}
+
+/// A container's process is told from those of other clusters by the host name, which is its pod's.
+pub(super) fn process(executable: &str, pod: &str) -> Result<PathBuf> {
     let hostname = format!("HOSTNAME={pod}");
-    let process = fs::read_dir("/proc")?
+    fs::read_dir("/proc")?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .find(|process| {
             first_of(&process.join("cmdline")).as_deref() == Some(executable)
                 && list(&process.join("environ")).contains(&hostname)
         })
-        .with_context(|| format!("no process of pod {pod}"))?;
+        .with_context(|| format!("no process of pod {pod}"))
+}
+
+/// Megabytes of the process whose folder below /proc this is.
+pub(super) fn of_process(process: &Path) -> Result<f64> {
     let status = fs::read_to_string(process.join("status"))?;
     resident(&status).with_context(|| format!("{} tells no VmRSS", process.display()))
+}
+
+/// Seconds of CPU it has used so far, its own and on its behalf.
+pub(super) fn cpu_seconds(process: &Path) -> Result<f64> {
+    let stat = fs::read_to_string(process.join("stat"))?;
+    ticks(&stat)
+        .map(|ticks| ticks / TICKS_PER_SECOND)
+        .with_context(|| format!("{} tells no CPU time", process.display()))
+}
+
+/// Fixed by the kernel's interface to programs.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// `number (name) state …`: fields 14 and 15, and the name may hold anything.
+fn ticks(stat: &str) -> Option<f64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let user: f64 = fields.next()?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
+    Some(user + system)
 }
 
 /// The kernel's lists are separated by zero bytes. A process that ended meanwhile has none.
@@ -72,6 +104,13 @@ mod tests {
         let megabytes = resident("Name:\tx\nVmHWM:\t  9999 kB\nVmRSS:\t  10000 kB\n").unwrap();
         assert!((megabytes - 10.24).abs() < 1e-9, "{megabytes}");
         assert_eq!(resident("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn cpu_time_is_that_of_user_and_kernel_whatever_the_name_looks_like() {
+        let stat = "12 (a) S b) S 1 12 12 0 -1 4 1 0 0 0 250 50 7 7 20 0 1 0 5 9 9";
+        assert_eq!(ticks(stat), Some(300.0));
+        assert_eq!(ticks("12"), None);
     }
 
     #[test]

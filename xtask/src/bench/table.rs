@@ -16,8 +16,9 @@ pub(super) struct Row {
     /// What was measured, each round.
     ours: Vec<f64>,
     baseline: Option<(&'static str, Vec<f64>)>,
-    /// The most that is fine: of the ratio where there is a baseline, else of the figure itself.
-    target: f64,
+    /// The most that is fine: of the ratio where there is a baseline, else of the figure itself. Without one, the figure is told
+    /// and not judged.
+    target: Option<f64>,
 }
 
 impl Row {
@@ -33,7 +34,7 @@ impl Row {
             unit,
             ours,
             baseline: Some(baseline),
-            target,
+            target: Some(target),
         }
     }
 
@@ -43,7 +44,18 @@ impl Row {
             unit,
             ours,
             baseline: None,
-            target,
+            target: Some(target),
+        }
+    }
+
+    /// A figure nobody has promised anything about.
+    pub(super) fn told(figure: String, unit: &'static str, ours: Vec<f64>) -> Self {
+        Self {
+            figure,
+            unit,
+            ours,
+            baseline: None,
+            target: None,
         }
     }
 
@@ -55,10 +67,11 @@ impl Row {
     fn cells(&self) -> [String; 6] {
         let unit = self.unit;
         let ratio = self.ratio();
-        let verdict = if ratio.unwrap_or_else(|| median(&self.ours)) <= self.target {
-            "ok"
-        } else {
-            "over"
+        let judged = ratio.unwrap_or_else(|| median(&self.ours));
+        let verdict = match self.target {
+            None => "",
+            Some(target) if judged <= target => "ok",
+            Some(_) => "over",
         };
         [
             self.figure.clone(),
@@ -69,9 +82,10 @@ impl Row {
                     format!("{name} {:.1} {unit} ({})", median(values), spread(values))
                 }),
             ratio.map_or_else(String::new, |ratio| format!("{ratio:.2} ×")),
-            match ratio {
-                Some(_) => format!("≤ {} ×", self.target),
-                None => format!("≤ {} {unit}", self.target),
+            match (self.target, ratio) {
+                (None, _) => String::new(),
+                (Some(target), Some(_)) => format!("≤ {target} ×"),
+                (Some(target), None) => format!("≤ {target} {unit}"),
             },
             verdict.to_owned(),
         ]
@@ -154,6 +168,12 @@ mod tests {
             ["memory", "12.0 MB (12.0–12.0)", "", "", "≤ 12 MB", "ok"]
         );
         assert_eq!(row(vec![12.1])[5], "over");
+    }
+
+    #[test]
+    fn a_figure_without_a_promise_is_not_judged() {
+        let cells = Row::told("grow".to_owned(), "s", vec![4.0]).cells();
+        assert_eq!(cells, ["grow", "4.0 s (4.0–4.0)", "", "", "", ""]);
     }
 
     #[test]
