@@ -89,7 +89,8 @@ impl CertificateAuthority {
 
     /// When it was made: `not_before` lies a little earlier.
     pub fn made_at(&self) -> Timestamp {
-        self.validity.not_before + CLOCK_SKEW
+        let skew = CLOCK_SKEW.min(self.validity.lifetime() / 2);
+        self.validity.not_before + skew
     }
 
     /// Issues a leaf with a new key. It never outlives its authority: a certificate whose issuer has expired verifies nowhere,
@@ -131,9 +132,11 @@ impl CertificateAuthority {
     }
 }
 
+/// One that lives shorter than the skew counts from as long before as after: most of its life must not lie behind it.
 fn validity_from(now: Timestamp, lifetime: Duration) -> Result<Validity, CertError> {
+    let skew = CLOCK_SKEW.min(lifetime);
     Ok(Validity {
-        not_before: now.checked_sub(CLOCK_SKEW).map_err(|_| CertError::Date)?,
+        not_before: now.checked_sub(skew).map_err(|_| CertError::Date)?,
         not_after: now.checked_add(lifetime).map_err(|_| CertError::Date)?,
     })
 }

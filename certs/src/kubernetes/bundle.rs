@@ -1,6 +1,6 @@
 //! The places that must trust the authority, what each holds now, and the smallest patch that puts it right.
 //!
-//! A JSON patch of the one key `caBundle`, guarded by a test of the entry's name, and not a server-side apply: an apply would make us
+//! A JSON patch of the one key `caBundle`, guarded by a test of the entry's name and of the object's version, and not a server-side apply: an apply would make us
 //! an owner of the list entry itself, so that a chart which later drops or renames an entry could not remove it any more (what stays
 //! is an entry with a name and a bundle only, which the API server refuses, and with it the whole upgrade). An owner of the leaf
 //! alone stands in nobody's way: Helm 3, Helm 4 and Argo CD render no `caBundle`, so they neither own nor compare it.
@@ -94,6 +94,22 @@ struct Entry {
 #[serde(rename_all = "camelCase")]
 struct ClientConfig {
     ca_bundle: Option<ByteString>,
+    service: Option<ServiceReference>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct ServiceReference {
+    name: Option<String>,
+    namespace: Option<String>,
+}
+
+impl ClientConfig {
+    /// Whether it calls the server of that name. One that says nothing of a Service is not known to call anyone else.
+    fn calls(&self, server_name: &str) -> bool {
+        let named = self.service.as_ref();
+        let named = named.and_then(|service| service.name.as_ref().zip(service.namespace.as_ref()));
+        named.is_none_or(|(name, namespace)| format!("{name}.{namespace}.svc") == server_name)
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -143,9 +159,12 @@ impl Resource for Trusting {
 }
 
 /// What a place holds now: the bundle of each of its clients, with the JSON path to it and what must still be true when it is
-/// written. A place that calls nobody (a CRD without a conversion webhook) holds none and wants none.
+/// written. A place that calls nobody (a CRD without a conversion webhook), or somebody else (a CRD of another release, which converts
+/// there), holds none and wants none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
+    /// Of the object when it was read.
+    version: Option<String>,
     holders: Vec<Holder>,
 }
 
@@ -157,7 +176,8 @@ struct Holder {
 }
 
 impl Trust {
-    pub(super) fn of(object: &Trusting) -> Self {
+    /// What `object` holds for the server of this name.
+    pub(super) fn of(object: &Trusting, server_name: &str) -> Self {
         let mut holders: Vec<Holder> = object
             .webhooks
             .iter()
@@ -174,6 +194,7 @@ impl Trust {
                 .webhook
                 .as_ref()
                 .and_then(|w| w.client_config.as_ref())
+                .filter(|client| client.calls(server_name))
         {
             holders.push(Holder {
                 guard: (
@@ -184,7 +205,10 @@ impl Trust {
                 bundle: bytes(client.ca_bundle.as_ref()),
             });
         }
-        Self { holders }
+        Self {
+            version: object.metadata.resource_version.clone(),
+            holders,
+        }
     }
 
     /// The bundles it holds, one per client.
@@ -238,7 +262,16 @@ impl Trust {
             // `add` on an object's key also replaces what is there.
             operations.push(json!({"op": "add", "path": holder.path, "value": encoded}));
         }
-        (!operations.is_empty()).then_some(Value::Array(operations))
+        if operations.is_empty() {
+            return None;
+        }
+        // What was decided upon is what is written to: a slow replica must not put an older bundle over a newer one.
+        if let Some(version) = &self.version {
+            let unchanged =
+                json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
+            operations.insert(0, unchanged);
+        }
+        Some(Value::Array(operations))
     }
 }
 
@@ -265,7 +298,7 @@ mod tests {
     use super::*;
 
     fn trust(object: Value) -> Trust {
-        Trust::of(&serde_json::from_value(object).unwrap())
+        Trust::of(&serde_json::from_value(object).unwrap(), "w.ns.svc")
     }
 
     #[test]
@@ -291,6 +324,19 @@ mod tests {
     }
 
     #[test]
+    fn a_patch_meets_only_the_very_object_it_was_made_for() {
+        let trust = trust(json!({
+            "metadata": {"name": "x", "resourceVersion": "7"},
+            "webhooks": [{"name": "a", "clientConfig": {}}],
+        }));
+        let patch = trust.patch(b"new").unwrap();
+        assert_eq!(
+            patch[0],
+            json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"})
+        );
+    }
+
+    #[test]
     fn a_place_that_holds_the_bundle_is_not_written() {
         let trust = trust(json!({
             "metadata": {"name": "x"},
@@ -298,6 +344,22 @@ mod tests {
         }));
         assert!(trust.holds(b"new"));
         assert_eq!(trust.patch(b"new"), None);
+    }
+
+    #[test]
+    fn a_crd_that_converts_in_another_release_is_left_to_that_one() {
+        let converting = |namespace: &str| {
+            trust(json!({
+                "metadata": {"name": "x"},
+                "spec": {"conversion": {"strategy": "Webhook", "webhook": {
+                    "clientConfig": {"caBundle": "b2xk", "service": {"name": "w", "namespace": namespace}},
+                    "conversionReviewVersions": ["v1"],
+                }}},
+            }))
+        };
+        assert!(converting("ns").patch(b"new").is_some());
+        assert_eq!(converting("elsewhere").patch(b"new"), None);
+        assert!(converting("elsewhere").holds(b"new"));
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Keeper {
         let leaf = set.signer().issue(&settings.leaf()?, clock())?;
         resolver.swap(&leaf)?;
         Ok(Self {
-            places: Places::new(client, &settings.places),
+            places: Places::new(client, &settings.places, settings.server_name()),
             leaf_signer: set.signer().certificate_pem().to_owned(),
             store,
             resolver,

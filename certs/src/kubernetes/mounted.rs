@@ -87,7 +87,7 @@ impl MountedKeeper {
         }
         let mut keeper = Self {
             files: CertificateFiles::new(settings.directory.clone()),
-            places: Places::new(client, &settings.places),
+            places: Places::new(client, &settings.places, settings.server_name.clone()),
             resolver,
             clock: Box::new(clock),
             served: None,

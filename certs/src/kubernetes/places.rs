@@ -17,14 +17,17 @@ pub(super) type Told = (Place, Result<Option<Trusting>, watcher::Error>);
 
 pub(super) struct Places {
     client: Client,
-    /// None: not seen yet, or it does not exist.
+    server_name: String,
+    /// None: not seen yet.
     trust: BTreeMap<Place, Option<Trust>>,
 }
 
 impl Places {
-    pub(super) fn new(client: Client, places: &[Place]) -> Self {
+    /// The places where the server of this name must be trusted.
+    pub(super) fn new(client: Client, places: &[Place], server_name: String) -> Self {
         Self {
             client,
+            server_name,
             trust: places.iter().map(|place| (place.clone(), None)).collect(),
         }
     }
@@ -43,8 +46,15 @@ impl Places {
         })
     }
 
+    /// A place that was there and is gone calls nobody any more, and so wants nothing: whoever still calls us, to convert for instance,
+    /// must not lose us over it.
     pub(super) fn saw(&mut self, place: Place, object: Option<&Trusting>) {
-        self.trust.insert(place, object.map(Trust::of));
+        let before = self.trust.get(&place).is_some_and(Option::is_some);
+        let trust = match object {
+            Some(object) => Some(Trust::of(object, &self.server_name)),
+            None => before.then(Trust::default),
+        };
+        self.trust.insert(place, trust);
     }
 
     /// The patches that `needs` asks for, place by place.
@@ -55,7 +65,8 @@ impl Places {
             .collect()
     }
 
-    /// At once, not one after the other: each is a round trip on the way to ready.
+    /// At once, not one after the other: each is a round trip on the way to ready. A place that was changed meanwhile is left as it is:
+    /// its watch tells of it, and then all is looked at again.
     pub(super) async fn write(&mut self, due: &[(Place, Value)]) -> Result<(), KeeperError> {
         let params = PatchParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -72,13 +83,18 @@ impl Places {
             }
         });
         for ((place, _), written) in due.iter().zip(futures::future::join_all(writes).await) {
+            if written.as_ref().is_err_and(is_outrun) {
+                tracing::debug!(%place, "was changed by somebody else meanwhile");
+                continue;
+            }
             let object = written.map_err(|source| KeeperError::Place {
                 verb: "publish the authority in",
                 place: place.clone(),
                 source: Box::new(source),
             })?;
             tracing::info!(%place, "authority published");
-            self.trust.insert(place.clone(), Some(Trust::of(&object)));
+            let trust = Trust::of(&object, &self.server_name);
+            self.trust.insert(place.clone(), Some(trust));
         }
         Ok(())
     }
@@ -86,4 +102,9 @@ impl Places {
     fn api(&self, place: &Place) -> Api<Trusting> {
         Api::all_with(self.client.clone(), &place.resource())
     }
+}
+
+/// A test of the patch failed, or the object was written at the same moment.
+fn is_outrun(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if [409, 422].contains(&status.code))
 }

@@ -111,7 +111,7 @@ mod tests {
             "webhooks": [{"name": "a", "clientConfig": {"caBundle": bundle}}],
         }))
         .unwrap();
-        BTreeMap::from([(place(), Some(Trust::of(&object)))])
+        BTreeMap::from([(place(), Some(Trust::of(&object, NAME)))])
     }
 
     #[test]
