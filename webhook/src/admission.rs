@@ -7,13 +7,15 @@ use std::time::Instant;
 use etcd_operator_api::v1beta2::{EtcdBackup, EtcdCluster, EtcdRestore};
 use etcd_operator_api::{Policy, conversion};
 use hyper::body::Bytes;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::endpoint::{Endpoint, Step};
 use crate::metrics::Metrics;
+use crate::object::Judged;
 use crate::review::{self, AdmissionRequest, Operation, ReviewError, Subject, Verdict};
 use crate::server::{Answer, Handler};
-use crate::surroundings::{self, Surroundings};
+use crate::surroundings::{self, Seen, Surroundings};
 use crate::{convert, object, scale};
 
 /// Answers the API server.
@@ -72,8 +74,8 @@ impl Admission {
             Step::MutateScale => scale::mutate(&request, &self.autoscalers)?,
             Step::ValidateScale => scale::validate(&request)?,
         };
-        if step == Step::ValidateCluster && request.operation == Operation::Create {
-            verdict = self.look_around(&request, verdict).await;
+        if let Some(around) = self.surroundings.as_deref() {
+            verdict = look_around(step, &request, verdict, around).await;
         }
         self.record(Endpoint::Admit(step), &request, &verdict, started);
         let subject = Subject {
@@ -81,33 +83,6 @@ impl Admission {
             name: request.name.as_deref().unwrap_or_default(),
         };
         Ok(review::answer(&request.uid, &subject, &verdict)?)
-    }
-
-    /// Only for what is sound in itself: a refusal needs no further reads.
-    async fn look_around(&self, request: &AdmissionRequest<'_>, verdict: Verdict) -> Verdict {
-        let (
-            Some(around),
-            Verdict::Allowed {
-                patch,
-                mut warnings,
-            },
-        ) = (self.surroundings.as_deref(), verdict.clone())
-        else {
-            return verdict;
-        };
-        let Some(cluster) = object::object_of::<EtcdCluster>(request) else {
-            return verdict;
-        };
-        let seen = surroundings::look(&cluster, around).await;
-        warnings.extend(seen.warnings);
-        if seen.refusals.is_empty() {
-            Verdict::Allowed { patch, warnings }
-        } else {
-            Verdict::Refused {
-                refusals: seen.refusals,
-                warnings,
-            }
-        }
     }
 
     fn record(
@@ -172,6 +147,57 @@ impl Admission {
         }
         Ok(converted.answer)
     }
+}
+
+/// What a validating step sees beyond the object. Only for what is sound in itself: a refusal needs no further reads.
+async fn look_around(
+    step: Step,
+    request: &AdmissionRequest<'_>,
+    verdict: Verdict,
+    around: &dyn Surroundings,
+) -> Verdict {
+    let (patch, mut warnings) = match verdict {
+        Verdict::Allowed { patch, warnings } => (patch, warnings),
+        refused @ Verdict::Refused { .. } => return refused,
+    };
+    let seen = seen_around(step, request, around).await.unwrap_or_default();
+    warnings.extend(seen.warnings);
+    if seen.refusals.is_empty() {
+        Verdict::Allowed { patch, warnings }
+    } else {
+        Verdict::Refused {
+            refusals: seen.refusals,
+            warnings,
+        }
+    }
+}
+
+async fn seen_around(
+    step: Step,
+    request: &AdmissionRequest<'_>,
+    around: &dyn Surroundings,
+) -> Option<Seen> {
+    let now = Timestamp::now();
+    Some(match (step, request.operation) {
+        (Step::ValidateCluster, Operation::Create | Operation::Update) => {
+            let cluster = object::object_of::<EtcdCluster>(request)?;
+            let old = object::old_of::<EtcdCluster>(request);
+            // A finalizer, a label: nothing that is looked for can have changed.
+            if old.as_ref().is_some_and(|old| old.same_spec(&cluster)) {
+                return None;
+            }
+            surroundings::look(&cluster, old.as_ref(), around, now).await
+        }
+        (Step::ValidateBackup, Operation::Create) => {
+            let backup = object::object_of::<EtcdBackup>(request)?;
+            surroundings::look_for_backup(&backup, around, now).await
+        }
+        (Step::ValidateRestore, Operation::Create) => {
+            let restore = object::object_of::<EtcdRestore>(request)?;
+            surroundings::look_for_restore(&restore, around, now).await
+        }
+        _ => return None,
+    })
 }
 
 /// Which fields a patch touches; their values are nobody's business in a log.

@@ -2,8 +2,11 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::Parser;
+use clap::{Args, Parser};
+use etcd_operator_api::duration::{GoDuration, NotADuration};
+use etcd_operator_certs::RotationPolicy;
 use etcd_operator_certs::kubernetes::{Place, Publish};
 use etcd_operator_process::{CommonArgs, HasCommonArgs};
 
@@ -67,6 +70,48 @@ pub struct Flags {
         default_value = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
     )]
     pub autoscaler_accounts: Vec<String>,
+
+    /// Look into the Secrets that an object names and warn where they will not do
+    #[arg(long)]
+    pub check_secrets: bool,
+
+    #[command(flatten)]
+    pub lifetimes: Lifetimes,
+}
+
+/// How long certificates of our own making live; what fits every cluster but one that tests rotation.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Lifetimes {
+    /// How long a serving certificate of our own making lives; it is renewed at two thirds of that
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "24h", hide_short_help = true)]
+    pub leaf_lifetime: Duration,
+
+    /// How long the authority lives; the next takes over at two thirds of that
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "8760h", hide_short_help = true)]
+    pub authority_lifetime: Duration,
+
+    /// How long the next authority is published before it signs
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5m", hide_short_help = true)]
+    pub announce_authority_for: Duration,
+
+    /// How long the former authority stays published
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1h", hide_short_help = true)]
+    pub retain_authority_for: Duration,
+}
+
+impl Lifetimes {
+    pub fn rotation(&self) -> RotationPolicy {
+        RotationPolicy {
+            authority_lifetime: self.authority_lifetime,
+            announce_for: self.announce_authority_for,
+            retain_for: self.retain_authority_for,
+        }
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, NotADuration> {
+    let duration = GoDuration(text.to_owned()).parse()?;
+    Ok(duration)
 }
 
 impl HasCommonArgs for Flags {
@@ -193,6 +238,16 @@ mod tests {
         ] {
             assert!(of(rejects).is_err(), "{rejects:?}");
         }
+    }
+
+    #[test]
+    fn lifetimes_are_those_of_the_default_policy_unless_given() {
+        let lifetimes = flags(&[]).lifetimes;
+        assert_eq!(lifetimes.rotation(), RotationPolicy::default());
+        let given = flags(&["--leaf-lifetime=1m30s", "--retain-authority-for=5s"]).lifetimes;
+        assert_eq!(given.leaf_lifetime, Duration::from_secs(90));
+        assert_eq!(given.rotation().retain_for, Duration::from_secs(5));
+        assert!(Flags::try_parse_from(REQUIRED.iter().chain(&["--leaf-lifetime=soon"])).is_err());
     }
 
     #[test]

@@ -115,6 +115,11 @@ pub fn object_of<K: Judged>(request: &AdmissionRequest<'_>) -> Option<K> {
     request.object.and_then(|object| decode(object).ok())
 }
 
+/// What an update would replace, where our types can read it.
+pub fn old_of<K: Judged>(request: &AdmissionRequest<'_>) -> Option<K> {
+    old(request)
+}
+
 fn expect<K: Judged>(request: &AdmissionRequest<'_>) -> Result<(), ReviewError> {
     let kind = &request.kind;
     if kind.group == GROUP && kind.version == VERSION && kind.kind == K::KIND {

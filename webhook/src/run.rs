@@ -10,9 +10,7 @@ use etcd_operator_api::policy::BadDefault;
 use etcd_operator_certs::kubernetes::{
     Keeper, KeeperError, MountSettings, MountedKeeper, Settings, Standing,
 };
-use etcd_operator_certs::{
-    BundleFile, CertError, FilesError, HotClientCheck, HotResolver, Jitter, RotationPolicy,
-};
+use etcd_operator_certs::{BundleFile, CertError, FilesError, HotClientCheck, HotResolver, Jitter};
 use etcd_operator_process::metrics::{RestRequests, registry};
 use etcd_operator_process::{
     BindError, ConnectError, Drain, HealthServer, Readiness, bind, connect, one_line,
@@ -25,10 +23,7 @@ use crate::admission::Admission;
 use crate::flags::{Certificates, Flags};
 use crate::metrics::Metrics;
 use crate::server::{Limits, serve, tls_config};
-use crate::surroundings::Live;
-
-/// Short-lived, because it costs nothing: it is made in memory and swapped in place.
-const LEAF_LIFETIME: Duration = Duration::from_hours(24);
+use crate::surroundings::{Live, Secrets};
 
 const LOOK_AT_CLIENT_AUTHORITIES: Duration = Duration::from_secs(5);
 
@@ -74,11 +69,16 @@ pub async fn run(flags: Flags, drain: Drain) -> Result<(), RunError> {
     let resolver = HotResolver::new();
     let keeper = Keeping::start(&flags, client.clone(), resolver.clone()).await?;
 
+    let secrets = if flags.check_secrets {
+        Secrets::Read
+    } else {
+        Secrets::LeftAlone
+    };
     let admission = Admission {
         policy,
         autoscalers: flags.autoscaler_accounts.into_iter().collect(),
         metrics: metrics.clone(),
-        surroundings: Some(Arc::new(Live::new(client))),
+        surroundings: Some(Arc::new(Live::new(client, secrets))),
     };
     let serving = serve(
         listener,
@@ -121,8 +121,8 @@ impl Keeping {
                     namespace: flags.namespace.clone(),
                     secret_name: secret,
                     service_name: flags.service_name.clone(),
-                    rotation: RotationPolicy::default(),
-                    leaf_lifetime: LEAF_LIFETIME,
+                    rotation: flags.lifetimes.rotation(),
+                    leaf_lifetime: flags.lifetimes.leaf_lifetime,
                     jitter: jitter(),
                 };
                 let keeper = Keeper::start(client, settings, resolver, Timestamp::now).await?;

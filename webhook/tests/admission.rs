@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use etcd_operator_webhook::surroundings::{Found, Looking, Surroundings};
+use etcd_operator_webhook::surroundings::{Found, Looking, SecretData, Surroundings};
 use reviews::{cluster, create, create_other, delete, scale, update};
 use rig::{AUTOSCALER, quick, start};
 use serde_json::{Value, json};
@@ -226,7 +226,7 @@ struct Village;
 impl Surroundings for Village {
     fn storage_class<'a>(&'a self, name: &'a str) -> Looking<'a> {
         Box::pin(ready(match name {
-            "fast" => Found::Yes,
+            "fast" => Found::Yes(()),
             "secret" => Found::Unknown,
             _ => Found::No,
         }))
@@ -238,7 +238,7 @@ impl Surroundings for Village {
 
     fn priority_class<'a>(&'a self, name: &'a str) -> Looking<'a> {
         Box::pin(ready(if name == "high" {
-            Found::Yes
+            Found::Yes(())
         } else {
             Found::No
         }))
@@ -246,9 +246,29 @@ impl Surroundings for Village {
 
     fn cluster<'a>(&'a self, _: &'a str, name: &'a str) -> Looking<'a> {
         Box::pin(ready(if name == "a" || name == "b-client" {
-            Found::Yes
+            Found::Yes(())
         } else {
             Found::No
+        }))
+    }
+
+    fn backup<'a>(&'a self, _: &'a str, name: &'a str) -> Looking<'a> {
+        Box::pin(ready(if name == "nightly" {
+            Found::Yes(())
+        } else {
+            Found::No
+        }))
+    }
+
+    fn secret<'a>(&'a self, _: &'a str, name: &'a str) -> Looking<'a, SecretData> {
+        Box::pin(ready(match name {
+            "aws" => Found::Yes(SecretData::from([(
+                "credentials".to_owned(),
+                b"x".to_vec(),
+            )])),
+            "empty" => Found::Yes(SecretData::new()),
+            "hidden" => Found::Unknown,
+            _ => Found::No,
         }))
     }
 }
@@ -294,6 +314,96 @@ async fn what_is_missing_around_a_new_cluster_is_a_warning_and_only_a_collision_
         object["metadata"]["name"] = json!(name);
         let response = webhook.review(VALIDATE, &create(object)).await;
         assert_eq!(response["allowed"], allowed, "{name} {response}");
+    }
+}
+
+#[tokio::test]
+async fn secrets_clusters_and_backups_that_an_object_names_are_looked_for() {
+    let webhook = start(quick(), Some(Arc::new(Village))).await;
+    let peer = |secret: &str| json!({"storage": {"className": "fast"}, "security": {"peerTLS": {"secretName": secret}}});
+    let s3 = |secret: &str| json!({"path": "bucket/key", "awsSecret": secret});
+    let cases = [
+        (
+            VALIDATE,
+            create(cluster(peer("missing"))),
+            Some("Secret `missing` does not exist"),
+        ),
+        (
+            VALIDATE,
+            create(cluster(peer("empty"))),
+            Some("Secret `empty` has no `tls.crt`"),
+        ),
+        (VALIDATE, create(cluster(peer("hidden"))), None),
+        // A change is looked at where it names something new.
+        (
+            VALIDATE,
+            update(cluster(peer("missing")), cluster(peer("empty"))),
+            Some("`missing`"),
+        ),
+        (
+            VALIDATE,
+            update(cluster(peer("missing")), cluster(peer("missing"))),
+            None,
+        ),
+        (
+            "/validate-etcdbackup",
+            create_other("EtcdBackup", json!({"clusterName": "a", "s3": s3("aws")})),
+            None,
+        ),
+        (
+            "/validate-etcdbackup",
+            create_other("EtcdBackup", json!({"clusterName": "z", "s3": s3("aws")})),
+            Some("spec.clusterName: EtcdCluster `z` does not exist"),
+        ),
+        (
+            "/validate-etcdbackup",
+            create_other("EtcdBackup", json!({"clusterName": "a", "s3": s3("empty")})),
+            Some("Secret `empty` has no `credentials`"),
+        ),
+        (
+            "/validate-etcdrestore",
+            create_other(
+                "EtcdRestore",
+                json!({"backupName": "nightly", "newCluster": {"name": "z"}}),
+            ),
+            None,
+        ),
+        (
+            "/validate-etcdrestore",
+            create_other(
+                "EtcdRestore",
+                json!({"backupName": "weekly", "newCluster": {"name": "z"}}),
+            ),
+            Some("EtcdBackup `weekly` does not exist"),
+        ),
+        (
+            "/validate-etcdrestore",
+            create_other(
+                "EtcdRestore",
+                json!({"backupName": "nightly", "newCluster": {"name": "a"}}),
+            ),
+            Some("EtcdCluster `a` exists already"),
+        ),
+        (
+            "/validate-etcdrestore",
+            create_other(
+                "EtcdRestore",
+                json!({"backupName": "nightly", "etcdCluster": {"name": "z"}}),
+            ),
+            Some("spec.etcdCluster.name: EtcdCluster `z` does not exist"),
+        ),
+    ];
+    for (path, review, words) in cases {
+        let response = webhook.review(path, &review).await;
+        assert_eq!(response["allowed"], true, "{review} {response}");
+        let told = response["warnings"].to_string();
+        match words {
+            Some(words) => assert!(told.contains(words), "{review} {told}"),
+            None => assert!(
+                !told.contains("exist") && !told.contains("has no"),
+                "{review} {told}"
+            ),
+        }
     }
 }
 

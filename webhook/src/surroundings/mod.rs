@@ -1,35 +1,40 @@
-//! What a cluster's surroundings have to say: a class that does not exist, a name that would collide. Reads the API server, briefly.
+//! What an object's surroundings have to say: a class that does not exist, a Secret that does not fit, a name that would collide.
 //!
-//! GitOps applies in any order, so what is missing is a warning; only a collision is refused. A read that fails or takes too long
-//! says nothing: an admission never fails because a look around did.
+//! GitOps applies in any order, so what is missing or does not fit is a warning; only a collision is refused. A read that fails or takes
+//! too long says nothing: an admission never fails because a look around did. `live` reads the API server, briefly; the rest decides.
 
+mod backups;
+mod live;
+mod secrets;
+
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
 
+use etcd_operator_api::Warning;
 use etcd_operator_api::v1beta2::EtcdCluster;
-use k8s_openapi::api::scheduling::v1::PriorityClass;
-use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{Api, ListParams, PartialObjectMeta};
-use kube::{Client, ResourceExt};
+use jiff::Timestamp;
+use kube::ResourceExt;
 
 use crate::review::Refusal;
 
-/// Longer would be felt by whoever waits for `kubectl apply`.
-const PATIENCE: Duration = Duration::from_millis(400);
-const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+pub use backups::{look_for_backup, look_for_restore};
+pub use live::{Live, Secrets};
 
 /// What a look around came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    Yes,
+pub enum Found<T = ()> {
+    Yes(T),
     No,
-    /// The read failed, or was forbidden, or took too long.
+    /// The read failed, or was forbidden, or took too long, or is not wanted.
     Unknown,
 }
 
 /// A read under way.
-pub type Looking<'a> = Pin<Box<dyn Future<Output = Found> + Send + 'a>>;
+pub type Looking<'a, T = ()> = Pin<Box<dyn Future<Output = Found<T>> + Send + 'a>>;
+
+/// What a Secret holds, by key.
+pub type SecretData = BTreeMap<String, Vec<u8>>;
 
 /// The reads the checks need, so that tests can answer them.
 pub trait Surroundings: Send + Sync + 'static {
@@ -37,25 +42,71 @@ pub trait Surroundings: Send + Sync + 'static {
     fn default_storage_class(&self) -> Looking<'_>;
     fn priority_class<'a>(&'a self, name: &'a str) -> Looking<'a>;
     fn cluster<'a>(&'a self, namespace: &'a str, name: &'a str) -> Looking<'a>;
+    fn backup<'a>(&'a self, namespace: &'a str, name: &'a str) -> Looking<'a>;
+    fn secret<'a>(&'a self, namespace: &'a str, name: &'a str) -> Looking<'a, SecretData>;
 }
 
-/// What was seen around a new cluster.
+/// What was seen around an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub refusals: Vec<Refusal>,
     pub warnings: Vec<String>,
 }
 
-/// Looks around for a cluster that is being created. All reads at once: they cost one round trip together.
-pub async fn look(cluster: &EtcdCluster, around: &dyn Surroundings) -> Seen {
-    let (collision, storage, priority) = futures::join!(
-        collision(cluster, around),
-        storage(cluster, around),
-        priority(cluster, around),
+impl Seen {
+    fn warned(warnings: &[Warning]) -> Self {
+        Self {
+            refusals: Vec::new(),
+            warnings: warnings.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// Looks around for a cluster that is created or changed. All reads at once: they cost one round trip together.
+///
+/// A change is looked at where it names something new: what was there before was told before.
+pub async fn look(
+    cluster: &EtcdCluster,
+    old: Option<&EtcdCluster>,
+    around: &dyn Surroundings,
+    now: Timestamp,
+) -> Seen {
+    let fresh =
+        |name: fn(&EtcdCluster) -> Option<&str>| old.is_none_or(|old| name(old) != name(cluster));
+    let (collision, storage, priority, secrets) = futures::join!(
+        async {
+            match old {
+                None => collision(cluster, around).await,
+                Some(_) => None,
+            }
+        },
+        async {
+            match old {
+                None => storage(cluster, around).await,
+                // It cannot change.
+                Some(_) => None,
+            }
+        },
+        async {
+            if fresh(priority_class) {
+                priority(cluster, around).await
+            } else {
+                None
+            }
+        },
+        secrets::of_cluster(cluster, old, around, now),
     );
+    let warnings = storage.into_iter().chain(priority).chain(secrets);
     Seen {
         refusals: collision.into_iter().collect(),
-        warnings: storage.into_iter().chain(priority).collect(),
+        ..Seen::warned(&warnings.collect::<Vec<_>>())
+    }
+}
+
+fn warning(field: impl Into<String>, message: impl Into<String>) -> Warning {
+    Warning {
+        field: field.into(),
+        message: message.into(),
     }
 }
 
@@ -72,8 +123,8 @@ async fn collision(cluster: &EtcdCluster, around: &dyn Surroundings) -> Option<R
             }
         });
     let other = match (longer_found, shorter_found, shorter) {
-        (Found::Yes, _, _) => longer.as_str(),
-        (_, Found::Yes, Some(shorter)) => shorter,
+        (Found::Yes(()), _, _) => longer.as_str(),
+        (_, Found::Yes(()), Some(shorter)) => shorter,
         _ => return None,
     };
     Some(Refusal {
@@ -85,7 +136,7 @@ async fn collision(cluster: &EtcdCluster, around: &dyn Surroundings) -> Option<R
     })
 }
 
-async fn storage(cluster: &EtcdCluster, around: &dyn Surroundings) -> Option<String> {
+async fn storage(cluster: &EtcdCluster, around: &dyn Surroundings) -> Option<Warning> {
     let storage = cluster.spec.storage.as_ref();
     if storage.is_some_and(|storage| storage.ephemeral == Some(true)) {
         return None;
@@ -105,89 +156,30 @@ async fn storage(cluster: &EtcdCluster, around: &dyn Surroundings) -> Option<Str
             storage.and_then(|storage| storage.class_name.as_deref()),
         ),
     };
-    match class {
+    let message = match class {
         // An empty class asks for volumes that someone made by hand.
-        Some("") => None,
+        Some("") => return None,
         Some(class) => (around.storage_class(class).await == Found::No)
-            .then(|| format!("{field}: StorageClass `{class}` does not exist (yet)")),
+            .then(|| format!("StorageClass `{class}` does not exist (yet)")),
         None => (around.default_storage_class().await == Found::No)
-            .then(|| format!("{field}: none is named and no StorageClass is the default")),
-    }
+            .then(|| "none is named and no StorageClass is the default".to_owned()),
+    };
+    message.map(|message| warning(field, message))
 }
 
-async fn priority(cluster: &EtcdCluster, around: &dyn Surroundings) -> Option<String> {
-    let class = cluster.spec.pod.as_ref()?.priority_class_name.as_deref()?;
+fn priority_class(cluster: &EtcdCluster) -> Option<&str> {
+    cluster.spec.pod.as_ref()?.priority_class_name.as_deref()
+}
+
+async fn priority(cluster: &EtcdCluster, around: &dyn Surroundings) -> Option<Warning> {
+    let class = priority_class(cluster)?;
     if class.is_empty() || class.starts_with("system-") {
         return None;
     }
     (around.priority_class(class).await == Found::No).then(|| {
-        format!("spec.pod.priorityClassName: PriorityClass `{class}` does not exist (yet)")
+        warning(
+            "spec.pod.priorityClassName",
+            format!("PriorityClass `{class}` does not exist (yet)"),
+        )
     })
-}
-
-/// The API server's answers.
-#[derive(Clone)]
-pub struct Live {
-    client: Client,
-}
-
-impl std::fmt::Debug for Live {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Live").finish_non_exhaustive()
-    }
-}
-
-impl Live {
-    pub fn new(client: Client) -> Self {
-        Self { client }
-    }
-}
-
-impl Surroundings for Live {
-    fn storage_class<'a>(&'a self, name: &'a str) -> Looking<'a> {
-        let api = Api::<PartialObjectMeta<StorageClass>>::all(self.client.clone());
-        Box::pin(async move { exists(api.get_opt(name)).await })
-    }
-
-    fn default_storage_class(&self) -> Looking<'_> {
-        let api = Api::<PartialObjectMeta<StorageClass>>::all(self.client.clone());
-        Box::pin(async move {
-            briefly(async {
-                let classes = api.list(&ListParams::default()).await?;
-                Ok(classes.iter().any(|class| {
-                    class
-                        .annotations()
-                        .get(DEFAULT_CLASS)
-                        .is_some_and(|v| v == "true")
-                }))
-            })
-            .await
-        })
-    }
-
-    fn priority_class<'a>(&'a self, name: &'a str) -> Looking<'a> {
-        let api = Api::<PartialObjectMeta<PriorityClass>>::all(self.client.clone());
-        Box::pin(async move { exists(api.get_opt(name)).await })
-    }
-
-    fn cluster<'a>(&'a self, namespace: &'a str, name: &'a str) -> Looking<'a> {
-        let api = Api::<PartialObjectMeta<EtcdCluster>>::namespaced(self.client.clone(), namespace);
-        Box::pin(async move { exists(api.get_opt(name)).await })
-    }
-}
-
-async fn exists<T>(read: impl Future<Output = kube::Result<Option<T>>>) -> Found {
-    briefly(async { Ok(read.await?.is_some()) }).await
-}
-
-async fn briefly(read: impl Future<Output = kube::Result<bool>>) -> Found {
-    match tokio::time::timeout(PATIENCE, read).await {
-        Ok(Ok(true)) => Found::Yes,
-        Ok(Ok(false)) => Found::No,
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "cannot look around");
-            Found::Unknown
-        }
-        Err(_elapsed) => Found::Unknown,
-    }
 }
