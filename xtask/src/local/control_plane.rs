@@ -1,6 +1,10 @@
 //! The control plane's components: what each is started with. Writes the audit policy and kube-proxy's configuration.
 
-use std::{fmt::Display, fs, path::Path};
+use std::{
+    fmt::Display,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Result;
 use serde_json::json;
@@ -46,6 +50,7 @@ pub fn etcd(layout: &Layout, programs: &Programs) -> Result<Component> {
 pub fn api_server(layout: &Layout, programs: &Programs) -> Result<Component> {
     let policy = layout.state.join("audit-policy.yaml");
     fs::write(&policy, AUDIT_POLICY)?;
+    let admission = write_admission(layout)?;
     let arguments = vec![
         flag("advertise-address", API_SERVER),
         flag("secure-port", API_PORT),
@@ -61,6 +66,7 @@ pub fn api_server(layout: &Layout, programs: &Programs) -> Result<Component> {
         file("service-account-signing-key-file", layout.pki("sa.key")),
         flag("authorization-mode", "Node,RBAC"),
         flag("enable-admission-plugins", "NodeRestriction"),
+        file("admission-control-config-file", &admission),
         flag("service-cluster-ip-range", SERVICES),
         file(
             "kubelet-client-certificate",
@@ -88,6 +94,33 @@ pub fn api_server(layout: &Layout, programs: &Programs) -> Result<Component> {
         programs.file(&Program::KubeApiserver)?,
         arguments,
     ))
+}
+
+/// Makes the API server show a certificate to webhooks that want to see one, as some real clusters do.
+fn write_admission(layout: &Layout) -> Result<PathBuf> {
+    let caller = layout.state.join("webhook-caller.kubeconfig");
+    let user = json!({
+        "client-certificate": layout.pki("webhook-caller.crt"),
+        "client-key": layout.pki("webhook-caller.key"),
+    });
+    let kubeconfig =
+        json!({"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]});
+    fs::write(&caller, serde_yaml_ng::to_string(&kubeconfig)?)?;
+    let plugin = |name: &str| {
+        json!({"name": name, "configuration": {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": caller,
+        }})
+    };
+    let admission = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [plugin("MutatingAdmissionWebhook"), plugin("ValidatingAdmissionWebhook")],
+    });
+    let path = layout.state.join("admission.yaml");
+    fs::write(&path, serde_yaml_ng::to_string(&admission)?)?;
+    Ok(path)
 }
 
 pub fn controller_manager(layout: &Layout, programs: &Programs) -> Result<Component> {

@@ -63,6 +63,9 @@ pub fn write(layout: &Layout, nodes: &[Node], host_port: u16) -> Result<()> {
     // With these the API server passes requests on to extension API servers, such as one for metrics.
     leaf("front-proxy", &user("front-proxy"), &[], &[])?;
 
+    // The API server shows this one to webhooks that ask who calls.
+    leaf("webhook-caller", &user("kube-apiserver"), &[], &[])?;
+
     let inside = format!("https://{}", Layout::api_server());
     let context = format!("etcd-operator-{}", layout.name);
     let kubeconfig = |path: &Path, server: &str, leaf: &Leaf| {
