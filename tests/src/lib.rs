@@ -13,20 +13,26 @@ mod context;
 mod environment;
 pub mod history;
 mod machine;
+mod metrics_api;
 mod report;
 mod requests;
 mod runner;
 mod scenario;
+mod scrape;
 mod wait;
 
 pub use chance::Chance;
-pub use chart::{OPERATOR_NAMESPACE, RELEASE, install};
+pub use chart::{
+    OPERATOR_NAMESPACE, RELEASE, install, install_with, without_admission, without_controller,
+};
 pub use cluster::{Cluster, GROUP, Member, condition_is, etcdclusters};
 pub use command::{Finished, run};
 pub use context::Context;
 pub use environment::Environment;
 pub use machine::{Power, Process};
+pub use metrics_api::{METRIC, MetricsApi};
 pub use requests::{Request, Requests};
 pub use runner::Suite;
 pub use scenario::{Outcome, Scenario};
+pub use scrape::Scraped;
 pub use wait::{PATIENCE, until, until_all, until_answer};

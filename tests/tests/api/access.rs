@@ -43,15 +43,25 @@ async fn may_not(context: &Context, program: &str, acts: &[Act]) -> Outcome {
     Ok(())
 }
 
-pub(crate) async fn the_webhook_may_not_read_secrets_elsewhere_nor_write_clusters(
+pub(crate) async fn the_webhook_may_read_a_secret_by_its_name_but_list_none_nor_write_anything_else(
     context: &Context,
 ) -> Outcome {
+    // The review itself must be able to say yes, or a denial would prove nothing.
+    ensure!(
+        may(context, "webhook", ("get", "", "secrets")).await?,
+        "the webhook may not look at the Secret that an object names"
+    );
     may_not(
         context,
         "webhook",
         &[
-            ("get", "", "secrets"),
             ("list", "", "secrets"),
+            ("watch", "", "secrets"),
+            ("create", "", "secrets"),
+            ("update", "", "secrets"),
+            ("patch", "", "secrets"),
+            ("delete", "", "secrets"),
+            ("get", "", "configmaps"),
             ("create", "", "pods"),
             ("delete", "", "pods"),
             ("create", "etcd.database.coreos.com", "etcdclusters"),

@@ -1,15 +1,9 @@
 //! What is let in, what is refused, and what is written into what is let in.
 
 use anyhow::{Context as _, ensure};
-use etcd_operator_tests::{Context, GROUP, Outcome, RELEASE, install, until_answer};
-use k8s_openapi::api::{
-    admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
-    core::v1::{Event, PersistentVolumeClaim, Pod, Secret, Service},
-};
-use kube::{
-    Api,
-    api::{DeleteParams, DynamicObject, ListParams, PostParams},
-};
+use etcd_operator_tests::{Context, GROUP, Outcome, until_answer, without_admission};
+use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod, Secret, Service};
+use kube::{Api, api::ListParams};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -236,53 +230,14 @@ pub(crate) async fn a_minor_that_nobody_knows_is_refused(context: &Context) -> O
     Ok(())
 }
 
-/// Takes the webhook configurations away: nothing else may run beside it. Helm puts them back.
+/// Takes the webhook configurations away: nothing else may run beside it.
 pub(crate) async fn without_the_webhook_the_api_server_itself_refuses_an_even_size(
     context: &Context,
 ) -> Outcome {
-    let of_release = ListParams::default().labels(&format!("app.kubernetes.io/instance={RELEASE}"));
-    let mutating: Api<MutatingWebhookConfiguration> = Api::all(context.client());
-    let validating: Api<ValidatingWebhookConfiguration> = Api::all(context.client());
-    ensure!(
-        mutating.list(&of_release).await?.items.len() == 1,
-        "the release has one mutating configuration"
-    );
-    ensure!(
-        validating.list(&of_release).await?.items.len() == 1,
-        "the release has one validating configuration"
-    );
-    mutating
-        .delete_collection(&DeleteParams::default(), &of_release)
-        .await?;
-    validating
-        .delete_collection(&DeleteParams::default(), &of_release)
-        .await?;
-
-    let judged = even_size_without_webhook(context).await;
-    install(context)
-        .await
-        .context("putting the webhook configurations back")?;
-    let spec = admitted(context, &json!({})).await?["spec"].clone();
-    ensure!(spec["size"] == 3, "the webhook did not come back: {spec:#}");
-    judged
+    without_admission(context, even_size_without_webhook(context)).await
 }
 
 async fn even_size_without_webhook(context: &Context) -> Outcome {
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    // API servers notice a deleted configuration a moment later: the first undefaulted answer shows it.
-    until_answer(
-        "admission to forget the webhook",
-        Duration::from_millis(100),
-        || async {
-            let bare: DynamicObject = serde_json::from_value(context.manifest("bare", &json!({})))?;
-            let answer = context.clusters().create(&dry_run, &bare).await?;
-            Ok(answer.data["spec"]["version"].is_null().then_some(()))
-        },
-    )
-    .await?;
     let message = refusal(context, &json!({"size": 4})).await?;
     ensure!(
         !message.contains(&format!("admission webhook \"{GROUP}")),

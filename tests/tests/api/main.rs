@@ -3,10 +3,15 @@
 
 mod access;
 mod admission;
+mod autoscaler;
 mod chart;
 mod conversion;
+mod modes;
 mod programs;
+mod rotation;
+mod rules;
 mod schema;
+mod surroundings;
 
 use std::process::ExitCode;
 
@@ -26,12 +31,15 @@ fn main() -> ExitCode {
         admission::a_dry_run_leaves_nothing_behind,
         admission::a_risky_setting_is_let_in_with_a_warning,
         admission::a_minor_that_nobody_knows_is_refused,
+        surroundings::a_secret_that_will_not_do_is_told_of_and_never_refused,
+        surroundings::what_a_backup_or_a_restore_names_is_looked_for,
         schema::a_person_can_ask_what_the_fields_mean,
         schema::short_names_and_the_category_find_a_cluster,
         schema::a_name_too_long_for_its_children_is_refused,
         conversion::a_v1beta2_object_reads_as_v1alpha1,
         conversion::what_v1alpha1_cannot_say_survives_a_write_through_it,
-        access::the_webhook_may_not_read_secrets_elsewhere_nor_write_clusters,
+        autoscaler::a_horizontal_pod_autoscaler_never_makes_an_even_or_an_eighth_member,
+        access::the_webhook_may_read_a_secret_by_its_name_but_list_none_nor_write_anything_else,
         access::the_controller_may_not_touch_admission_nor_roles,
         programs::an_unknown_flag_is_one_line_on_stderr,
         programs::a_bad_value_is_one_line_on_stderr,
@@ -42,6 +50,9 @@ fn main() -> ExitCode {
     .with([
         scenario!(admission::without_the_webhook_the_api_server_itself_refuses_an_even_size)
             .alone(),
+        scenario!(rules::every_rule_stands_three_times).alone(),
+        scenario!(modes::certificates_may_come_from_a_secret_or_cert_manager_and_callers_may_have_to_show_one).alone(),
+        scenario!(rotation::no_admission_fails_while_certificates_and_pods_change).alone(),
         scenario!(access::no_request_of_the_operator_was_ever_forbidden).alone(),
     ])
     .run()
