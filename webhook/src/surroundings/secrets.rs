@@ -151,7 +151,7 @@ fn judge(named: &Named, found: &Found<SecretData>, now: Timestamp) -> Option<Str
             (!missing.is_empty())
                 .then(|| format!("Secret `{secret}` has no {}", quoted(&missing, ", ")))
         }
-        Holds::OneOf(keys) => (!keys.iter().any(|key| has(key)))
+        Holds::OneOf(keys) => (!keys.iter().any(has))
             .then(|| format!("Secret `{secret}` has neither {}", quoted(keys, " nor "))),
         Holds::Certificate { keys, names } => {
             let missing = missing(&[keys.certificate, keys.key, keys.authority]);
