@@ -8,7 +8,6 @@ mod chart;
 mod conversion;
 mod modes;
 mod programs;
-mod rotation;
 mod rules;
 mod schema;
 mod surroundings;
@@ -52,7 +51,6 @@ fn main() -> ExitCode {
             .alone(),
         scenario!(rules::every_rule_stands_three_times).alone(),
         scenario!(modes::certificates_may_come_from_a_secret_or_cert_manager_and_callers_may_have_to_show_one).alone(),
-        scenario!(rotation::no_admission_fails_while_certificates_and_pods_change).alone(),
         scenario!(access::no_request_of_the_operator_was_ever_forbidden).alone(),
     ])
     .run()
