@@ -13,8 +13,8 @@ use crate::environment;
 use crate::policy::Policy;
 use crate::quantity::{Amount, GIB, MIB, display_bytes};
 use crate::v1beta2::{
-    AutoCompactionMode, AutoCompactionSpec, EtcdCluster, EtcdClusterSpec, OptionsSpec, PeerTlsSpec,
-    Reclaim, SecuritySpec, TlsMode,
+    AutoCompactionMode, AutoCompactionSpec, Defragment, EtcdCluster, EtcdClusterSpec,
+    MaintenanceSpec, OnNoSpace, OptionsSpec, PeerTlsSpec, Reclaim, SecuritySpec, TlsMode,
 };
 use crate::versions::Version;
 
@@ -55,6 +55,7 @@ pub fn default_cluster(cluster: &mut EtcdCluster, policy: &Policy) {
         .get_or_insert_default()
         .unreachable_after
         .get_or_insert_with(|| GoDuration(UNREACHABLE_AFTER.to_owned()));
+    default_maintenance(spec);
 }
 
 /// Fills what is unset in an update: a version that was dropped from the manifest is the version that was stored, never a
@@ -158,6 +159,24 @@ fn default_compaction(options: &mut OptionsSpec) {
     if *mode == AutoCompactionMode::Periodic {
         retention.get_or_insert_with(|| IntOrString::String(COMPACTION_RETENTION.to_owned()));
     }
+}
+
+/// Whoever turns compaction off means to keep old revisions: there the operator drops none by itself.
+fn default_maintenance(spec: &mut EtcdClusterSpec) {
+    let compaction = spec.options.as_ref().and_then(|options| {
+        let compaction = options.auto_compaction.as_ref()?;
+        compaction.mode
+    });
+    let MaintenanceSpec {
+        defragment,
+        on_no_space,
+    } = spec.maintenance.get_or_insert_default();
+    defragment.get_or_insert(Defragment::Auto);
+    on_no_space.get_or_insert(if compaction == Some(AutoCompactionMode::Off) {
+        OnNoSpace::Report
+    } else {
+        OnNoSpace::Heal
+    });
 }
 
 /// etcd's own 2 GiB, or half of a volume that is not larger than that: CoreOS's manifests ask for claims of 1Gi.

@@ -48,6 +48,7 @@ pub struct ValidatedCluster {
     pub pod: PodSettings,
     pub client_service: ClientService,
     pub unreachable_after: Duration,
+    pub maintenance: Maintenance,
     /// `cluster.local`, where members are to be addressed with it.
     pub cluster_domain: Option<String>,
     pub deletion_protection: bool,
@@ -184,6 +185,15 @@ pub struct Options {
     pub max_txn_ops: Option<u64>,
     pub log_level: Option<LogLevel>,
     pub metrics: Option<MetricsLevel>,
+}
+
+/// What the operator does to the database by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Maintenance {
+    /// Files of which little is in use are made smaller.
+    pub defragment: bool,
+    /// A used-up quota is made room in, at the price of all old revisions.
+    pub heal_no_space: bool,
 }
 
 /// When old revisions are dropped.

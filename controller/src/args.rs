@@ -1,5 +1,7 @@
 //! The controller's flags.
 
+use std::collections::BTreeSet;
+
 use clap::Parser;
 use etcd_operator_process::{CommonArgs, HasCommonArgs};
 
@@ -39,15 +41,39 @@ impl HasCommonArgs for Args {
 }
 
 impl Args {
-    /// Each namespace to look after; `None` for all of them.
+    /// Each namespace to look after, once; `None` for all of them.
     pub fn scopes(&self) -> Vec<Option<String>> {
-        let named: Vec<Option<String>> = self
+        // Two controllers over one namespace would take every step twice.
+        let named: BTreeSet<String> = self
             .watch_namespaces
             .iter()
             .map(|name| name.trim())
             .filter(|name| !name.is_empty())
-            .map(|name| Some(name.to_owned()))
+            .map(ToOwned::to_owned)
             .collect();
-        if named.is_empty() { vec![None] } else { named }
+        if named.is_empty() {
+            vec![None]
+        } else {
+            named.into_iter().map(Some).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::Args;
+
+    fn scopes(namespaces: &str) -> Vec<Option<String>> {
+        let watched = format!("--watch-namespaces={namespaces}");
+        Args::parse_from(["controller", "--namespace=ops", &watched]).scopes()
+    }
+
+    #[test]
+    fn a_namespace_named_twice_is_looked_after_once() {
+        let name = |name: &str| Some(name.to_owned());
+        assert_eq!(scopes("a,b, a"), [name("a"), name("b")]);
+        assert_eq!(scopes(" ,"), [None]);
     }
 }

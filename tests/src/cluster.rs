@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use etcd_client::{Client as EtcdClient, ConnectOptions};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use etcd_client::{Certificate, Client as EtcdClient, ConnectOptions, Identity, TlsOptions};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
 use kube::{
     Api, Client, ResourceExt,
     api::{
@@ -176,7 +176,26 @@ impl<'a> Cluster<'a> {
 
     /// A client of etcd through the client Service.
     pub async fn etcd(&self) -> anyhow::Result<EtcdClient> {
-        connect(&self.client_endpoint().await?).await
+        self.door().await?.open().await
+    }
+
+    /// The way in through the client Service, for somebody who comes more than once.
+    pub async fn door(&self) -> anyhow::Result<Door> {
+        let endpoint = self.client_endpoint().await?;
+        let sealed = self.get().await?.data["spec"]["security"]["clientTLS"]["mode"] == "Auto";
+        let host = format!("{}-client.{}.svc", self.name, self.context.namespace());
+        Ok(Door {
+            endpoint: if sealed {
+                endpoint.replacen("http:", "https:", 1)
+            } else {
+                endpoint
+            },
+            key: sealed.then(|| Key {
+                secrets: self.context.api(),
+                secret: format!("{}-client-tls", self.name),
+                host,
+            }),
+        })
     }
 
     /// A client of one member alone.
@@ -208,19 +227,67 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// A client of etcd at this address, once it answers: a Service is there before every node has heard of its endpoints.
-pub(crate) async fn connect(endpoint: &str) -> anyhow::Result<EtcdClient> {
-    until_answer(
-        &format!("etcd to answer at {endpoint}"),
-        Duration::from_millis(200),
-        || async {
-            let options = ConnectOptions::new()
-                .with_connect_timeout(CONNECT)
-                .with_timeout(CONNECT);
-            let mut client = EtcdClient::connect([endpoint], Some(options)).await?;
-            client.status().await?;
-            Ok(Some(client))
-        },
-    )
-    .await
+/// The way into a cluster: an address, and where it is sealed, the Secret that lets applications in.
+#[derive(Debug, Clone)]
+pub struct Door {
+    endpoint: String,
+    key: Option<Key>,
+}
+
+#[derive(Clone)]
+struct Key {
+    secrets: Api<Secret>,
+    secret: String,
+    host: String,
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.secret)
+    }
+}
+
+impl Door {
+    /// A client of etcd, once it answers: a Service is there before every node has heard of its endpoints.
+    pub async fn open(&self) -> anyhow::Result<EtcdClient> {
+        let endpoint = &self.endpoint;
+        until_answer(
+            &format!("etcd to answer at {endpoint}"),
+            Duration::from_millis(200),
+            || async { Ok(Some(self.try_to_open().await?)) },
+        )
+        .await
+    }
+
+    /// One try, with what the Secret holds now.
+    pub(crate) async fn try_to_open(&self) -> anyhow::Result<EtcdClient> {
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(CONNECT)
+            .with_timeout(CONNECT);
+        if let Some(key) = &self.key {
+            let secret = key.secrets.get(&key.secret).await?.data.unwrap_or_default();
+            let read = |name: &str| {
+                let found = secret.get(name).map(|bytes| bytes.0.clone());
+                found.with_context(|| format!("Secret {} has no {name}", key.secret))
+            };
+            options = options.with_tls(
+                TlsOptions::new()
+                    .domain_name(&key.host)
+                    .ca_certificate(Certificate::from_pem(read("ca.crt")?))
+                    .identity(Identity::from_pem(read("tls.crt")?, read("tls.key")?)),
+            );
+        }
+        let mut client = EtcdClient::connect([&self.endpoint], Some(options)).await?;
+        client.status().await?;
+        Ok(client)
+    }
+}
+
+/// A client of etcd at this address, once it answers.
+async fn connect(endpoint: &str) -> anyhow::Result<EtcdClient> {
+    let plain = Door {
+        endpoint: endpoint.to_owned(),
+        key: None,
+    };
+    plain.open().await
 }

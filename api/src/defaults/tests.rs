@@ -27,8 +27,23 @@ fn an_empty_spec_shows_what_it_means() {
             "autoCompaction": {"mode": "Periodic", "retention": "1h"},
         },
         "recovery": {"unreachableAfter": "5m"},
+        "maintenance": {"defragment": "Auto", "onNoSpace": "Heal"},
     });
     assert_eq!(defaulted(&json!({})), expected);
+}
+
+#[test]
+fn who_keeps_all_revisions_is_asked_before_they_are_dropped() {
+    let spec = defaulted(&json!({"options": {"autoCompaction": {"mode": "Off"}}}));
+    assert_eq!(
+        spec["maintenance"],
+        json!({"defragment": "Auto", "onNoSpace": "Report"})
+    );
+    let spec = defaulted(&json!({
+        "options": {"autoCompaction": {"mode": "Off"}},
+        "maintenance": {"onNoSpace": "Heal"},
+    }));
+    assert_eq!(spec["maintenance"]["onNoSpace"], "Heal");
 }
 
 #[test]
@@ -176,9 +191,17 @@ fn any_spec() -> impl Strategy<Value = Value> {
             "recovery",
             vec![json!({}), json!({"unreachableAfter": "1h"})],
         ),
+        pick(
+            "maintenance",
+            vec![
+                json!({}),
+                json!({"defragment": "Off"}),
+                json!({"onNoSpace": "Report"}),
+            ],
+        ),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h, i)| {
-            let said = [a, b, c, d, e, f, g, h, i]
+        .prop_map(|(a, b, c, d, e, f, g, h, i, j)| {
+            let said = [a, b, c, d, e, f, g, h, i, j]
                 .into_iter()
                 .filter_map(|(name, value)| Some((name.to_owned(), value?)));
             Value::Object(said.collect())

@@ -126,6 +126,10 @@ pub struct EtcdClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoverySpec>,
 
+    /// What the operator does to the database by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance: Option<MaintenanceSpec>,
+
     /// While true, deleting this EtcdCluster is refused. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_protection: Option<bool>,
@@ -139,4 +143,35 @@ pub struct RecoverySpec {
     /// Default: `5m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable_after: Option<GoDuration>,
+}
+
+/// What the operator does to the database by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MaintenanceSpec {
+    /// `Auto` gives space back to the disk, one member at a time and the leader last, when a database file has grown beyond a
+    /// quarter of the quota and less than half of it is in use; each member at most once an hour. `Off` never does.
+    /// Default: `Auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defragment: Option<Defragment>,
+
+    /// When the quota is used up and etcd refuses writes: `Heal` drops all old revisions, defragments every member and lets
+    /// writes in again once there is room; `Report` only says so. Default: `Heal`; `Report` where `options.autoCompaction` is
+    /// `Off`, because there old revisions are meant to be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_no_space: Option<OnNoSpace>,
+}
+
+/// Whether database files are made smaller when little of them is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Defragment {
+    Auto,
+    Off,
+}
+
+/// What happens when the quota is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnNoSpace {
+    Heal,
+    Report,
 }

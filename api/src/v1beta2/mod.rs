@@ -20,7 +20,9 @@ pub use backup::{
     BackupPolicy, ConcurrencyPolicy, EtcdBackup, EtcdBackupSpec, RetentionSpec, Verify,
 };
 pub use backup_status::{BackupRun, BackupSummary, EtcdBackupStatus, LONGEST_HISTORY, RunResult};
-pub use cluster::{EtcdCluster, EtcdClusterSpec, RecoverySpec};
+pub use cluster::{
+    Defragment, EtcdCluster, EtcdClusterSpec, MaintenanceSpec, OnNoSpace, RecoverySpec,
+};
 pub use options::{AutoCompactionMode, AutoCompactionSpec, LogLevel, MetricsLevel, OptionsSpec};
 pub use pod::PodPolicy;
 pub use restore::{

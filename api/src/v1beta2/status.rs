@@ -226,6 +226,14 @@ pub struct MemberStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub since: Option<Time>,
+
+    /// When the operator last defragmented it.
+    #[serde(
+        default,
+        deserialize_with = "known_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub defragmented: Option<Time>,
 }
 
 /// What a member does.

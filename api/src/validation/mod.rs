@@ -36,8 +36,8 @@ use crate::defaults::{default_cluster, default_update};
 use crate::duration::{self, GoDuration};
 use crate::policy::Policy;
 use crate::quantity::Amount;
-use crate::v1beta2::EtcdCluster;
-use crate::validated::ValidatedCluster;
+use crate::v1beta2::{Defragment, EtcdCluster, EtcdClusterSpec, OnNoSpace};
+use crate::validated::{Maintenance, ValidatedCluster};
 use crate::versions::Version;
 use cel::rule;
 use finding::violation;
@@ -199,6 +199,7 @@ fn examine(
         },
         client_service,
         unreachable_after: unreachable_after?,
+        maintenance: maintenance(spec),
         cluster_domain: spec
             .pod
             .as_ref()
@@ -206,6 +207,15 @@ fn examine(
             .filter(|domain| !domain.is_empty()),
         deletion_protection: spec.deletion_protection.unwrap_or_default(),
     })
+}
+
+/// Nothing here can be wrong: the schema knows the words.
+fn maintenance(spec: &EtcdClusterSpec) -> Maintenance {
+    let said = spec.maintenance.clone().unwrap_or_default();
+    Maintenance {
+        defragment: said.defragment != Some(Defragment::Off),
+        heal_no_space: said.on_no_space != Some(OnNoSpace::Report),
+    }
 }
 
 /// What may not change, and the step from what runs. Both have their defaults.

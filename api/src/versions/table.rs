@@ -75,6 +75,8 @@ pub struct Abilities {
     pub auto_compaction_mode: bool,
     /// `--log-level` and `--logger` exist.
     pub log_level: bool,
+    /// A defragmentation is known to be sound whatever happens beside it.
+    pub safe_defragment: bool,
     /// How corruption is looked for.
     pub corruption_check: CorruptionCheck,
 }
@@ -200,6 +202,8 @@ impl Version {
             bump_revision: from(3, 5, 10),
             auto_compaction_mode: from(3, 3, 0),
             log_level: from(3, 4, 0),
+            // Before, a snapshot that arrives meanwhile can corrupt the data.
+            safe_defragment: from(3, 6, 5) || (from(3, 5, 23) && !from(3, 6, 0)),
             corruption_check: if from(3, 6, 0) {
                 CorruptionCheck::FeatureGates
             } else if from(3, 5, 5) {

@@ -3,37 +3,29 @@
 //! Every write that takes something away names exactly what it means (a UID, a member ID), so that acting on an old look
 //! at the cluster fails instead of hitting something newer.
 
-use std::fmt::Debug;
+mod asks;
+mod writes;
 
-use etcd_client::{DowngradeOptions, MemberAddOptions};
 use etcd_operator_api::{
     ValidatedCluster,
     v1beta2::{BootstrapMember, BootstrapRecord, EtcdCluster},
 };
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::{
-    Api, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
-    core::NamespaceResourceScope,
-};
-use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use kube::{Api, ResourceExt, api::PostParams};
+use serde_json::json;
 
 use super::{
     Context,
     certificates::{self, CertificateError},
     children::{self, claim, labels, pod},
-    names,
-    observe::{self, endpoint},
+    observe,
     observed::{Observed, is_ephemeral},
     plan::rollout::newcomer_version,
     step::{Reason, Step, Why},
 };
-use crate::{
-    FIELD_MANAGER,
-    etcd::{self, EtcdError},
-};
+use crate::{FIELD_MANAGER, etcd::EtcdError};
+use writes::{create, delete, grow, patch_claim};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
@@ -176,86 +168,32 @@ pub(crate) async fn perform(
             )
             .await?;
         }
-        Step::AddLearner { name } => {
-            let options = MemberAddOptions::new().with_is_learner();
-            let mut client = any_member(context, cluster, seen, step).await?;
-            etcd::within(client.member_add([names::peer_url(cluster, name)], Some(options)))
-                .await
-                .map_err(|source| ActError::Etcd {
-                    what: step.to_string(),
-                    source,
-                })?;
-        }
-        Step::Promote { id, .. } => {
-            let mut client = any_member(context, cluster, seen, step).await?;
-            etcd::within(client.member_promote(*id))
-                .await
-                .map_err(|source| ActError::Etcd {
-                    what: step.to_string(),
-                    source,
-                })?;
-        }
-        Step::Remove { id, name, why } => {
+        Step::AddLearner { .. }
+        | Step::Promote { .. }
+        | Step::MoveLeader { .. }
+        | Step::EnableDowngrade { .. }
+        | Step::CancelDowngrade
+        | Step::Compact { .. }
+        | Step::Defragment { .. }
+        | Step::Disarm { .. } => asks::ask(context, cluster, seen, step).await?,
+        Step::Remove { name, why, .. } => {
             let nothing_left = seen
                 .members
                 .get(name)
                 .is_none_or(|member| member.pod.is_none() && member.claim.is_none());
             still_beyond_hope(context, cluster, name, *why, step).await?;
-            let mut client = any_member(context, cluster, seen, step).await?;
-            etcd::within(client.member_remove(*id))
-                .await
-                .map_err(|source| ActError::Etcd {
-                    what: step.to_string(),
-                    source,
-                })?;
+            asks::ask(context, cluster, seen, step).await?;
             if nothing_left {
                 // No pod or claim will be cleared away later, and the Secrets with them.
                 certificates::forget(context, cluster, name).await?;
             }
         }
-        Step::MoveLeader { from, to_id, .. } => {
-            let mut client = member_client(context, cluster, seen, from, step).await?;
-            etcd::within(client.move_leader(*to_id))
-                .await
-                .map_err(|source| ActError::Etcd {
-                    what: step.to_string(),
-                    source,
-                })?;
-        }
-        Step::EnableDowngrade { to } => {
-            for action in [
-                DowngradeOptions::Validate(to.to_string()),
-                DowngradeOptions::Enable(to.to_string()),
-            ] {
-                let client = any_member(context, cluster, seen, step).await?;
-                etcd::within(client.maintenance_client().downgrade(action))
-                    .await
-                    .map_err(|source| ActError::Etcd {
-                        what: step.to_string(),
-                        source,
-                    })?;
-            }
-        }
-        Step::CancelDowngrade => {
-            let client = any_member(context, cluster, seen, step).await?;
-            etcd::within(
-                client
-                    .maintenance_client()
-                    .downgrade(DowngradeOptions::Cancel),
-            )
-            .await
-            .map_err(|source| ActError::Etcd {
-                what: step.to_string(),
-                source,
-            })?;
-        }
         Step::GrowClaims { members, size } => {
-            try_join_all(
-                members
-                    .iter()
-                    .map(|name| grow(context, cluster, name, size)),
-            )
-            .await?;
+            let claims = members.iter().filter_map(|name| {
+                let claim = seen.members.get(name)?.claim.as_ref()?;
+                Some(grow(context, cluster, name, &claim.uid, size))
+            });
+            try_join_all(claims).await?;
         }
         Step::Restart { name, pod_uid, .. } => {
             remember_version(context, cluster, seen, name).await?;
@@ -341,19 +279,19 @@ async fn remember_version(
     seen: &Observed,
     name: &str,
 ) -> Result<(), ActError> {
-    if seen
+    let Some(claim) = seen
         .members
         .get(name)
-        .is_none_or(|member| member.claim.is_none())
-    {
+        .and_then(|member| member.claim.as_ref())
+    else {
         return Ok(());
-    }
+    };
     let version = cluster.version.to_string();
     patch_claim(
         context,
         cluster,
         name,
-        &json!({"metadata": {"annotations": {labels::CLAIM_VERSION: version}}}),
+        json!({"metadata": {"uid": claim.uid, "annotations": {labels::CLAIM_VERSION: version}}}),
     )
     .await
 }
@@ -365,126 +303,6 @@ pub(crate) fn guard(context: &Context) -> Result<(), ActError> {
     } else {
         Err(ActError::NotLeader)
     }
-}
-
-/// Creates a child; that it is there already means only that our cache was behind.
-async fn create<K>(context: &Context, cluster: &ValidatedCluster, child: K) -> Result<(), ActError>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned,
-{
-    let what = format!("{} {}", K::kind(&()), child.name_any());
-    let api: Api<K> = Api::namespaced(context.client.clone(), &cluster.namespace);
-    let parameters = PostParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    match api.create(&parameters, &child).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        Err(source) => Err(ActError::Api { what, source }),
-    }
-}
-
-/// Asks for a larger volume. Claims never shrink, so this is right whatever happened since.
-async fn grow(
-    context: &Context,
-    cluster: &ValidatedCluster,
-    name: &str,
-    size: &str,
-) -> Result<(), ActError> {
-    let wish = json!({"spec": {"resources": {"requests": {"storage": size}}}});
-    patch_claim(context, cluster, name, &wish).await
-}
-
-async fn patch_claim(
-    context: &Context,
-    cluster: &ValidatedCluster,
-    name: &str,
-    change: &Value,
-) -> Result<(), ActError> {
-    let api: Api<PersistentVolumeClaim> =
-        Api::namespaced(context.client.clone(), &cluster.namespace);
-    api.patch(name, &PatchParams::default(), &Patch::Merge(change))
-        .await
-        .map_err(|source| ActError::Api {
-            what: format!("PersistentVolumeClaim {name}"),
-            source,
-        })?;
-    Ok(())
-}
-
-/// Deletes exactly this object: a namesake created since is left alone.
-async fn delete<K>(
-    context: &Context,
-    cluster: &ValidatedCluster,
-    name: &str,
-    uid: &str,
-) -> Result<(), ActError>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned,
-{
-    let api: Api<K> = Api::namespaced(context.client.clone(), &cluster.namespace);
-    let exactly = DeleteParams::default().preconditions(Preconditions {
-        uid: Some(uid.to_owned()),
-        resource_version: None,
-    });
-    match api.delete(name, &exactly).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
-        Err(source) => Err(ActError::Api {
-            what: format!("{} {name}", K::kind(&())),
-            source,
-        }),
-    }
-}
-
-/// A healthy voter, the leader if it is one: it forwards to nobody.
-async fn any_member(
-    context: &Context,
-    cluster: &ValidatedCluster,
-    seen: &Observed,
-    step: &Step,
-) -> Result<etcd_client::Client, ActError> {
-    let leader = seen.leader();
-    let name = seen
-        .voters()
-        .filter(|(_, member)| member.healthy())
-        .map(|(name, _)| name)
-        .max_by_key(|name| Some(*name) == leader)
-        .ok_or_else(|| ActError::NobodyToAsk {
-            what: step.to_string(),
-        })?;
-    member_client(context, cluster, seen, name, step).await
-}
-
-async fn member_client(
-    context: &Context,
-    cluster: &ValidatedCluster,
-    seen: &Observed,
-    name: &str,
-    step: &Step,
-) -> Result<etcd_client::Client, ActError> {
-    let ip = seen
-        .members
-        .get(name)
-        .and_then(|member| member.pod.as_ref()?.ip.as_ref())
-        .ok_or_else(|| ActError::NobodyToAsk {
-            what: step.to_string(),
-        })?;
-    let identity = certificates::operator_identity(context, cluster).await?;
-    etcd::connect(&endpoint(cluster, name, ip, identity.as_ref()))
-        .await
-        .map_err(|source| ActError::Etcd {
-            what: step.to_string(),
-            source,
-        })
 }
 
 /// Writes the status as a whole, against the very version of the object that was looked at.

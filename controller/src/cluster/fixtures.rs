@@ -46,6 +46,7 @@ pub(crate) fn nothing() -> Observed {
         members: BTreeMap::new(),
         quorum: None,
         foreign: Vec::new(),
+        locked_out: false,
         starts: BTreeMap::new(),
         was_ready: false,
         available_since: None,
@@ -99,10 +100,15 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
             db_size_in_use: 1 << 19,
             storage_version: String::new(),
             downgrade_to: None,
-            errors: Vec::new(),
+            alarms: Vec::new(),
+            quota: None,
+            revision: 100,
+            compacted: None,
+            locked_out: false,
             membership: Some(Vec::new()),
         }),
         unwell_since: None,
+        defragmented: None,
     }
 }
 

@@ -55,15 +55,17 @@ pub(crate) async fn observe(
     let certificates = certificates::due(context, cluster, &known).await?;
 
     // etcd is asked last: what it lists is then at least as new as the children above.
-    let answers = ask_everyone(context, cluster, &members).await?;
+    let (answers, locked_out) = ask_everyone(context, cluster, &members).await?;
     let cluster_id = status
         .cluster_id
         .as_deref()
         .and_then(|id| u64::from_str_radix(id, 16).ok());
     let quorum = understand(cluster, &mut members, of_one_cluster(answers, cluster_id));
-    for known in status.member_status.iter().filter(|known| !known.healthy) {
+    for known in &status.member_status {
         if let Some(member) = members.get_mut(&known.name) {
-            member.unwell_since = known.since.as_ref().map(|since| since.0);
+            let since = known.since.as_ref().filter(|_| !known.healthy);
+            member.unwell_since = since.map(|since| since.0);
+            member.defragmented = known.defragmented.as_ref().map(|at| at.0);
         }
     }
     let available = status
@@ -75,6 +77,7 @@ pub(crate) async fn observe(
         now: Timestamp::now(),
         seed: RandomState::new().hash_one(0_u8),
         cluster_id,
+        locked_out,
         available_since: available.map(|known| known.last_transition_time.0),
         was_ready: status
             .summary
@@ -96,7 +99,7 @@ where
     store
         .state()
         .into_iter()
-        .filter(|child| in_cluster(child.meta(), cluster) && owned(child.meta(), cluster))
+        .filter(|child| in_cluster(child.meta(), cluster) && labels::belongs(child.meta(), cluster))
         .collect()
 }
 
@@ -107,19 +110,6 @@ fn in_cluster(meta: &ObjectMeta, cluster: &ValidatedCluster) -> bool {
             .as_ref()
             .and_then(|labels| labels.get("etcd_cluster"))
             == Some(&cluster.name)
-}
-
-/// Owned by this resource; a retained claim has no owner and says whose it is by annotation.
-fn owned(meta: &ObjectMeta, cluster: &ValidatedCluster) -> bool {
-    meta.owner_references
-        .iter()
-        .flatten()
-        .any(|owner| owner.uid == cluster.uid)
-        || meta
-            .annotations
-            .as_ref()
-            .and_then(|annotations| annotations.get(labels::CLUSTER_UID))
-            == Some(&cluster.uid)
 }
 
 /// Fixed names that belong to somebody else, most often a namesake whose children are still being collected.
@@ -138,7 +128,9 @@ where
     store
         .state()
         .into_iter()
-        .filter(|child| in_cluster(child.meta(), cluster) && !owned(child.meta(), cluster))
+        .filter(|child| {
+            in_cluster(child.meta(), cluster) && !labels::belongs(child.meta(), cluster)
+        })
         .filter(|child| {
             let name = child.name_any();
             name == cluster.name || name == names::client_service(cluster)
@@ -147,11 +139,12 @@ where
         .collect()
 }
 
+/// What each member answers, and whether some of them let us in nowhere.
 async fn ask_everyone(
     context: &Context,
     cluster: &ValidatedCluster,
     members: &BTreeMap<String, Member>,
-) -> Result<Vec<(String, Answer)>, CertificateError> {
+) -> Result<(Vec<(String, Answer)>, bool), CertificateError> {
     let reachable: Vec<(&String, &String)> = members
         .iter()
         .filter_map(|(name, member)| {
@@ -160,22 +153,27 @@ async fn ask_everyone(
         })
         .collect();
     if reachable.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), false));
     }
     let identity = certificates::operator_identity(context, cluster).await?;
     let asked = reachable.into_iter().map(|(name, ip)| {
         let endpoint = endpoint(cluster, name, ip, identity.as_ref());
-        async move {
-            match Box::pin(etcd::ask(&endpoint)).await {
-                Ok(answer) => Some((name.clone(), answer)),
-                Err(error) => {
-                    tracing::debug!(member = name, %error, "no answer");
-                    None
-                }
+        async move { (name, Box::pin(etcd::ask(&endpoint)).await) }
+    });
+    let (mut answers, mut locked_out) = (Vec::new(), false);
+    for (name, answer) in join_all(asked).await {
+        match answer {
+            Ok(answer) => {
+                locked_out |= answer.locked_out;
+                answers.push((name.clone(), answer));
+            }
+            Err(error) => {
+                locked_out |= error.is_locked_out();
+                tracing::debug!(member = name, %error, "no answer");
             }
         }
-    });
-    Ok(join_all(asked).await.into_iter().flatten().collect())
+    }
+    Ok((answers, locked_out))
 }
 
 /// Where a member is asked: at its pod's address, under its own name.

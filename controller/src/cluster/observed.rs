@@ -1,13 +1,13 @@
 //! What is known of one cluster at one moment: the plan's only input beside the spec. Plain data, no I/O.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::{
     Running, ValidatedCluster, Version, v1beta2::BootstrapRecord, validated::Storage,
 };
 use jiff::Timestamp;
 
-use crate::etcd::Answer;
+use crate::etcd::{Alarm, AlarmKind, Answer};
 
 /// One look at a cluster: its durable records, its children, and what etcd itself says.
 ///
@@ -32,6 +32,8 @@ pub struct Observed {
     pub starts: BTreeMap<String, Start>,
     /// Since when a quorum has been serving, by the last published status; absent while none was.
     pub available_since: Option<Timestamp>,
+    /// Members answer, but let nobody in whom they do not know: authentication is on.
+    pub locked_out: bool,
     /// The cluster has been whole before: what is missing now was lost, not still to come.
     pub was_ready: bool,
     /// When the TLS Secrets each member's pod mounts are due for renewal; a member without an entry lacks some of them.
@@ -59,6 +61,8 @@ pub struct Member {
     pub answer: Option<Answer>,
     /// Since when it has been unwell, by the last published status; absent while it was well.
     pub unwell_since: Option<Timestamp>,
+    /// When it was last defragmented, by the last published status.
+    pub defragmented: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,6 +212,41 @@ impl Observed {
                 .values()
                 .filter_map(|member| member.answer.as_ref()?.version.parse().ok()),
         )
+    }
+
+    /// Every alarm that stands, by the word of members that are in touch with a quorum.
+    pub fn alarms(&self) -> BTreeSet<Alarm> {
+        self.voters()
+            .filter(|(_, member)| member.healthy())
+            .filter_map(|(_, member)| member.answer.as_ref())
+            .flat_map(|answer| answer.alarms.iter().copied())
+            .collect()
+    }
+
+    /// Whether etcd has raised an alarm about this member's data.
+    pub fn is_corrupt(&self, member: &Member) -> bool {
+        let corrupt = |id| {
+            self.alarms()
+                .iter()
+                .any(|alarm| alarm.kind == AlarmKind::Corrupt && alarm.member_id == id)
+        };
+        member
+            .listed
+            .as_ref()
+            .is_some_and(|listed| corrupt(listed.id))
+    }
+
+    /// Whether etcd has a member of this ID, ours or a stranger.
+    pub fn is_listed(&self, id: u64) -> bool {
+        let strange = self
+            .quorum
+            .iter()
+            .any(|quorum| quorum.strangers.contains(&id));
+        strange
+            || self
+                .members
+                .values()
+                .any(|member| member.listed.as_ref().is_some_and(|listed| listed.id == id))
     }
 
     pub fn leader(&self) -> Option<&String> {

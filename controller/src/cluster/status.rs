@@ -20,7 +20,7 @@ use super::{
     children::{labels, services::CLIENT_PORT},
     names,
     observed::{Member, Observed},
-    step::{Activity, Outlook, Plan, Reason},
+    step::{Activity, Outlook, Plan, Reason, Step},
 };
 
 /// The status after a look and a plan.
@@ -106,7 +106,10 @@ pub(crate) fn status(
             .members
             .iter()
             .filter(|(_, member)| counts(seen, member))
-            .map(|(name, member)| member_status(name, member, seen, &before.member_status))
+            .map(|(name, member)| MemberStatus {
+                defragmented: defragmented(name, member, seen, plan),
+                ..member_status(name, member, seen, &before.member_status)
+            })
             .collect(),
         bootstrap: before.bootstrap,
     }
@@ -192,7 +195,17 @@ fn member_status(
         raft_index: answer.and_then(|answer| i64::try_from(answer.raft_index).ok()),
         node: member.pod.as_ref().and_then(|pod| pod.node.clone()),
         since: Some(since),
+        defragmented: None,
     }
+}
+
+/// Now, if that was this pass's step; a step that failed is no longer part of the plan.
+fn defragmented(name: &str, member: &Member, seen: &Observed, plan: &Plan) -> Option<Time> {
+    let just_now = matches!(&plan.step, Some(Step::Defragment { name: done }) if done == name);
+    just_now
+        .then_some(seen.now)
+        .or(member.defragmented)
+        .map(Time)
 }
 
 fn phase(plan: &Plan, available: bool, formed: bool) -> Phase {

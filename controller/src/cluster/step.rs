@@ -4,6 +4,8 @@ use std::{fmt, time::Duration};
 
 use etcd_operator_api::{Minor, v1beta2::BootstrapMember};
 
+use crate::etcd::AlarmKind;
+
 /// What to do next. One at a time; the pipeline runs again after each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -33,6 +35,12 @@ pub enum Step {
     EnableDowngrade { to: Minor },
     /// Tell etcd that no downgrade is wanted any more.
     CancelDowngrade,
+    /// Drop every revision older than this one.
+    Compact { revision: i64 },
+    /// Give a member's free space back to the disk; it serves nobody meanwhile.
+    Defragment { name: String },
+    /// Tell etcd that what it raised an alarm about is over.
+    Disarm { kind: AlarmKind, member_id: u64 },
     /// Ask for larger volumes; members go on meanwhile.
     GrowClaims { members: Vec<String>, size: String },
     /// Delete a pod so that it is made anew on its claim.
@@ -65,6 +73,7 @@ pub enum Why {
     ScaleDown,
     Upgrade,
     Configuration,
+    Corrupt,
 }
 
 impl Why {
@@ -81,6 +90,7 @@ impl Why {
             Self::ScaleDown => "the cluster is to be smaller",
             Self::Upgrade => "it is to run another version",
             Self::Configuration => "its configuration has changed",
+            Self::Corrupt => "its data differ from the others'",
         }
     }
 }
@@ -100,6 +110,9 @@ impl Step {
             Self::MoveLeader { .. } => "LeaderMoved",
             Self::EnableDowngrade { .. } => "DowngradeEnabled",
             Self::CancelDowngrade => "DowngradeCancelled",
+            Self::Compact { .. } => "Compacted",
+            Self::Defragment { .. } => "Defragmented",
+            Self::Disarm { .. } => "AlarmDisarmed",
             Self::GrowClaims { .. } => "ClaimGrown",
             Self::Restart { .. } => "MemberRestarted",
             Self::DeletePod { .. } => "PodDeleted",
@@ -113,6 +126,7 @@ impl Step {
             member: Some(member.clone()),
             note,
         };
+        let of_cluster = |note: String| vec![Telling { member: None, note }];
         match self {
             Self::RecordBootstrap { .. } | Self::RecordClaims { .. } | Self::Prepare { .. } => {
                 Vec::new()
@@ -136,16 +150,15 @@ impl Step {
             Self::MoveLeader { from, to, .. } => {
                 vec![about(to, format!("moved leadership from {from} to {to}"))]
             }
-            Self::EnableDowngrade { to } => {
-                vec![Telling {
-                    member: None,
-                    note: format!("etcd prepares its data for {to}"),
-                }]
+            Self::EnableDowngrade { to } => of_cluster(format!("etcd prepares its data for {to}")),
+            Self::CancelDowngrade => of_cluster("cancelled the downgrade".to_owned()),
+            Self::Compact { revision } => of_cluster(format!(
+                "the quota is used up: dropped revisions older than {revision}"
+            )),
+            Self::Defragment { name } => {
+                vec![about(name, format!("gave back the free space of {name}"))]
             }
-            Self::CancelDowngrade => vec![Telling {
-                member: None,
-                note: "cancelled the downgrade".to_owned(),
-            }],
+            Self::Disarm { kind, .. } => of_cluster(format!("disarmed the alarm {}", kind.word())),
             Self::GrowClaims { members, size } => members
                 .iter()
                 .map(|name| about(name, format!("asked for {size} for claim {name}")))
@@ -199,6 +212,11 @@ impl fmt::Display for Step {
             Self::MoveLeader { from, to, .. } => write!(f, "move leadership from {from} to {to}"),
             Self::EnableDowngrade { to } => write!(f, "prepare etcd for a downgrade to {to}"),
             Self::CancelDowngrade => write!(f, "cancel the downgrade"),
+            Self::Compact { revision } => write!(f, "compact to revision {revision}"),
+            Self::Defragment { name } => write!(f, "defragment {name}"),
+            Self::Disarm { kind, member_id } => {
+                write!(f, "disarm the alarm {} of {member_id:x}", kind.word())
+            }
             Self::GrowClaims { members, size } => {
                 write!(f, "grow the claims of {} to {size}", members.join(", "))
             }
@@ -260,6 +278,9 @@ reasons! {
     MembersMissing,
     QuorumLost,
     FounderLost,
+    AuthEnabled,
+    DataCorrupt,
+    NoSpace,
     DifferentCluster,
     UnknownMember,
     WouldLoseData,
@@ -315,6 +336,15 @@ impl Plan {
             step: None,
             outlook: Outlook::Settled,
             look_again: AT_REST,
+        }
+    }
+
+    /// Something small is done while all is as it should be, and stays so.
+    pub fn beside(step: Step) -> Self {
+        Self {
+            step: Some(step),
+            look_again: AT_WORK,
+            ..Self::settled()
         }
     }
 

@@ -1,9 +1,10 @@
-//! One writer and one reader that never rest, each on a connection of its own through the client Service.
+//! One writer and one reader that never rest, each on a connection of its own through the client Service; and somebody who
+//! follows what is committed, for etcd may be told to forget it before the end.
 
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -11,12 +12,12 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use etcd_client::{
-    Client, Compare, CompareOp, ConnectOptions, EventType, Txn, TxnOp, WatchOptions,
+    Client, Compare, CompareOp, EventType, Txn, TxnOp, WatchOptions,
 };
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 use super::{Committed, History, Outcome, Read, Tick, Write, judge};
-use crate::{Cluster, cluster::connect, wait::until_answer};
+use crate::{Cluster, cluster::Door, wait::until_answer};
 
 const KEY: &str = "traffic";
 /// Longer than an election: an answer that takes longer counts as lost.
@@ -27,12 +28,17 @@ const PACE: Duration = Duration::from_millis(5);
 /// Traffic under way; `stop` ends it and judges what happened.
 #[derive(Debug)]
 pub struct Traffic {
-    endpoint: String,
+    door: Door,
     stop: watch::Sender<bool>,
     acknowledged: Arc<AtomicU64>,
     writer: JoinHandle<Written>,
     reader: JoinHandle<Vec<Read>>,
+    followed: Followed,
+    follower: JoinHandle<()>,
 }
+
+/// What was seen to be committed, as it happened.
+type Followed = Arc<Mutex<Vec<Committed>>>;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Summary {
@@ -70,28 +76,32 @@ struct Written {
 impl Traffic {
     /// Starts on a key of its own, and returns once the first write is acknowledged.
     pub async fn start(cluster: &Cluster<'_>) -> anyhow::Result<Self> {
-        let endpoint = cluster.client_endpoint().await?;
+        let door = cluster.door().await?;
         let (stop, stopped) = watch::channel(false);
         let clock = Arc::new(AtomicU64::new(1));
         let acknowledged = Arc::new(AtomicU64::new(0));
         let writer = Writer {
-            connection: Connection::open(&endpoint).await?,
+            connection: Connection::open(&door).await?,
             clock: Arc::clone(&clock),
             acknowledged: Arc::clone(&acknowledged),
             writes: Vec::new(),
         };
         let reader = tokio::spawn(keep_reading(
-            Connection::open(&endpoint).await?,
+            Connection::open(&door).await?,
             clock,
             stopped.clone(),
         ));
+        let followed = Followed::default();
+        let follower = tokio::spawn(keep_following(door.clone(), Arc::clone(&followed)));
         let writer = tokio::spawn(writer.keep_writing(stopped));
         let traffic = Self {
-            endpoint,
+            door,
             stop,
             acknowledged,
             writer,
             reader,
+            followed,
+            follower,
         };
         traffic.goes_on().await?;
         Ok(traffic)
@@ -114,10 +124,11 @@ impl Traffic {
             longest_gap,
         } = self.writer.await.context("the writer")?;
         let reads = self.reader.await.context("the reader")?;
-        let mut client = connect(&self.endpoint).await?;
-        let committed = committed(&mut client)
+        let mut client = self.door.open().await?;
+        let committed = committed(&mut client, &self.followed)
             .await
             .context("reading what etcd kept")?;
+        self.follower.abort();
         let history = History {
             writes,
             reads,
@@ -152,23 +163,22 @@ fn tick(clock: &AtomicU64) -> Tick {
 /// A connection through the Service. It stays with one member for as long as it lasts, so a client that gets no answer must
 /// look for another: what a keep-alive does for a real one. A frozen member accepts, and says nothing.
 struct Connection {
-    endpoint: String,
+    door: Door,
     client: Client,
 }
 
 impl Connection {
-    async fn open(endpoint: &str) -> anyhow::Result<Self> {
+    async fn open(door: &Door) -> anyhow::Result<Self> {
         Ok(Self {
-            endpoint: endpoint.to_owned(),
-            client: connect(endpoint).await?,
+            door: door.clone(),
+            client: door.open().await?,
         })
     }
 
-    /// Another connection, if it can be had now: the Service leads it to any member that is ready.
+    /// Another connection, if it can be had now: the Service leads it to any member that is ready. As a careful application
+    /// does, it reads its certificates again.
     async fn renew(&mut self) {
-        let options = ConnectOptions::new().with_connect_timeout(ANSWER);
-        let opening = Client::connect([&self.endpoint], Some(options));
-        if let Ok(Ok(client)) = timeout(ANSWER, opening).await {
+        if let Ok(Ok(client)) = timeout(ANSWER, self.door.try_to_open()).await {
             self.client = client;
         }
     }
@@ -287,15 +297,70 @@ async fn keep_reading(
     reads
 }
 
-/// Every change of the key that etcd keeps, by watching it from the beginning up to now.
-async fn committed(client: &mut Client) -> anyhow::Result<Vec<Committed>> {
+/// Follows every change of the key from the beginning on, and comes back where it left off.
+async fn keep_following(door: Door, followed: Followed) {
+    loop {
+        let next = lock(&followed).last().map_or(1, |last| last.revision + 1);
+        if let Ok(client) = door.open().await {
+            let sink = |change| lock(&followed).push(change);
+            // Forgotten before it was seen: whoever asks for it at the end is told so. Otherwise the next turn goes on.
+            if let Ok(Some(_)) = changes(client, next, i64::MAX, sink).await {
+                return;
+            }
+        }
+    }
+}
+
+fn lock(followed: &Followed) -> std::sync::MutexGuard<'_, Vec<Committed>> {
+    followed.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Every change of the key: what etcd itself still keeps, by watching it from the beginning up to now; and what it has been
+/// told to forget, as it was seen when it was committed.
+async fn committed(client: &mut Client, followed: &Followed) -> anyhow::Result<Vec<Committed>> {
     let now = client.get(KEY, None).await?;
     let Some(last) = now.kvs().first().map(etcd_client::KeyValue::mod_revision) else {
         return Ok(Vec::new());
     };
-    let options = WatchOptions::new().with_start_revision(1);
-    let mut stream = client.watch(KEY, Some(options)).await?;
     let mut committed = Vec::new();
+    let Some(kept_from) = changes(client.clone(), 1, last, |change| committed.push(change)).await?
+    else {
+        return Ok(committed);
+    };
+    until_answer("every change to have been followed", PACE, || async {
+        let seen = lock(followed).last().map(|change| change.revision);
+        Ok(seen.is_some_and(|seen| seen >= last).then_some(()))
+    })
+    .await?;
+    committed = lock(followed)
+        .iter()
+        .copied()
+        .filter(|change| change.revision < kept_from)
+        .collect();
+    let again = changes(client.clone(), kept_from, last, |change| {
+        committed.push(change);
+    })
+    .await?;
+    ensure!(
+        again.is_none() || kept_from > last,
+        "etcd forgets revisions while it is asked for them"
+    );
+    Ok(committed)
+}
+
+/// Hands over every change of the key from one revision to another. What etcd has forgotten ends it: then it says from which
+/// revision on it still knows.
+async fn changes(
+    mut client: Client,
+    from: i64,
+    last: i64,
+    mut sink: impl FnMut(Committed),
+) -> anyhow::Result<Option<i64>> {
+    let options = WatchOptions::new().with_start_revision(from);
+    let mut stream = client.watch(KEY, Some(options)).await?;
+    if from > last {
+        return Ok(None);
+    }
     loop {
         let Some(answer) = timeout(Duration::from_secs(30), stream.message())
             .await
@@ -303,6 +368,9 @@ async fn committed(client: &mut Client) -> anyhow::Result<Vec<Committed>> {
         else {
             bail!("etcd ended the watch before revision {last}");
         };
+        if answer.compact_revision() > 0 {
+            return Ok(Some(answer.compact_revision()));
+        }
         ensure!(
             !answer.canceled(),
             "etcd cancelled the watch: {}",
@@ -316,12 +384,12 @@ async fn committed(client: &mut Client) -> anyhow::Result<Vec<Committed>> {
                 entry.mod_revision()
             );
             let value = entry.value_str()?.parse().context("a value nobody wrote")?;
-            committed.push(Committed {
+            sink(Committed {
                 value,
                 revision: entry.mod_revision(),
             });
             if entry.mod_revision() >= last {
-                return Ok(committed);
+                return Ok(None);
             }
         }
     }

@@ -5,6 +5,7 @@ mod change;
 #[path = "../api/chart.rs"]
 mod chart;
 mod data;
+mod database;
 mod encryption;
 mod interruptions;
 mod life;
@@ -37,6 +38,9 @@ fn main() -> ExitCode {
         change::sizes_edited_in_mid_flight_lose_no_write,
         processes::killed_processes_come_back_one_and_all_at_once,
         change::a_changed_option_rolls_one_member_at_a_time_and_volumes_grow_online,
+        database::a_used_up_quota_is_healed_and_what_does_not_fit_is_said,
+        database::a_member_with_corrupt_data_is_replaced_and_writes_go_on,
+        database::free_space_is_given_back_one_member_at_a_time_beside_a_ready_cluster,
         encryption::client_tls_lets_in_who_has_the_client_secret_and_nobody_else,
         pause::a_paused_cluster_does_nothing_until_it_may_and_an_autoscaler_gets_an_odd_size,
         again::retained_claims_outlive_the_resource_and_a_namesake_leaves_them_alone,

@@ -64,6 +64,20 @@ pub(crate) fn metadata(
     }
 }
 
+/// Owned by this very resource; a retained claim has no owner and says whose it is by annotation.
+pub(crate) fn belongs(child: &ObjectMeta, cluster: &ValidatedCluster) -> bool {
+    let owned = child
+        .owner_references
+        .iter()
+        .flatten()
+        .any(|owner| owner.uid == cluster.uid);
+    let said = child
+        .annotations
+        .as_ref()
+        .and_then(|annotations| annotations.get(CLUSTER_UID));
+    owned || said == Some(&cluster.uid)
+}
+
 pub(crate) fn owner(cluster: &ValidatedCluster) -> OwnerReference {
     OwnerReference {
         api_version: EtcdCluster::api_version(&()).into_owned(),

@@ -33,8 +33,8 @@ pub(super) fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
         return Plan::stalled(
             Reason::FounderLost,
             format!(
-                "the volume of {lost} was lost before the cluster first answered; it holds no acknowledged data: \
-                 delete this resource and create it again"
+                "the volume of {lost} was lost before the operator saw the cluster answer: what the others hold cannot be \
+                 known, and nothing is touched. If nobody has written to it yet, delete this resource and create it again"
             ),
         );
     }

@@ -161,8 +161,8 @@ pub(super) fn learner(cluster: &ValidatedCluster, seen: &Observed) -> Option<Pla
     ))
 }
 
-/// How many raft entries a learner is behind the leader; unknown until both answer.
-fn lag(seen: &Observed, learner: &Member) -> Option<u64> {
+/// How many raft entries a member is behind the leader; unknown until both answer.
+pub(super) fn lag(seen: &Observed, learner: &Member) -> Option<u64> {
     let leader = seen.members.get(seen.leader()?)?.answer.as_ref()?;
     let learner = learner.answer.as_ref()?;
     Some(

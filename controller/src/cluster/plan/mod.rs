@@ -3,10 +3,12 @@
 //! The rules are asked in order; the first that has something to say decides. Repair comes before change, and change of
 //! membership before change of configuration, so that nothing voluntary starts on a cluster that is not whole.
 
+mod alarms;
 mod bootstrap;
 mod certificates;
 mod gate;
 mod heal;
+mod maintenance;
 mod restart;
 pub(crate) mod rollout;
 #[cfg(test)]
@@ -29,6 +31,9 @@ pub fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
         return plan;
     }
     let plan = unpaused(cluster, seen);
+    if cluster.paused && plan.outlook == Outlook::Settled {
+        return Plan::settled();
+    }
     if cluster.paused && plan.step.is_some() {
         return Plan {
             step: None,
@@ -60,17 +65,23 @@ fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
         );
     }
     let rules = [
+        // Nobody can write while an alarm about a member stands: it comes before everything.
+        alarms::of_the_gone,
+        alarms::corrupt,
         heal::clear_away,
         restart::missing_pods,
         heal::replace_lost,
         heal::learner,
+        alarms::make_room,
         size::follow_spec,
         restart::stuck_on_an_old_spec,
         storage::room_for_the_unwell,
         heal::wait_for_health,
         rollout::follow_spec,
-        // Last: a class that cannot grow must not keep anything else from happening.
+        alarms::out_of_space,
+        // A class that cannot grow must not keep anything else from happening.
         storage::grow,
+        maintenance::defragment,
     ];
     rules
         .iter()

@@ -38,6 +38,14 @@ pub(super) fn without_quorum(cluster: &ValidatedCluster, seen: &Observed) -> Pla
     {
         return plan;
     }
+    if seen.locked_out {
+        return Plan::stalled(
+            Reason::AuthEnabled,
+            "etcd has authentication enabled and does not let the operator in: nobody can say how the cluster is. The operator \
+             needs a client certificate whose common name is `root`: with security.clientTLS.mode Auto it makes its own, \
+             with a Secret the certificate in it must be such a one; or `etcdctl auth disable`",
+        );
+    }
     let answering = seen
         .members
         .values()

@@ -8,7 +8,7 @@ use etcd_operator_api::{
 use super::gate;
 use crate::cluster::{
     children,
-    observed::{Observed, PodFacts, is_ephemeral},
+    observed::{Member, Observed, PodFacts, is_ephemeral},
     step::{Activity, Plan, Reason, Step, Why},
 };
 
@@ -73,8 +73,7 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
         ));
     }
     if Some(*name) == leader
-        && cluster.version.abilities().move_leader
-        && let Some((to, to_id)) = successor(seen, name)
+        && let Some((to, to_id)) = successor(seen, |other, _| other != *name)
     {
         let step = Step::MoveLeader {
             from: (*name).clone(),
@@ -212,10 +211,19 @@ pub(super) fn why_outdated(cluster: &ValidatedCluster, name: &str, pod: &PodFact
     (pod.config != children::fingerprint(cluster, name)).then_some(Why::Configuration)
 }
 
-/// Who takes over leadership: the healthy voter that is furthest along.
-fn successor(seen: &Observed, leader: &str) -> Option<(String, u64)> {
+/// Who takes over leadership: the healthy voter that is furthest along, of those that may. Nobody before etcd could hand over.
+pub(super) fn successor(
+    seen: &Observed,
+    may: impl Fn(&String, &Member) -> bool,
+) -> Option<(String, u64)> {
+    let handed_over = seen
+        .running()
+        .is_some_and(|running| running.lowest().abilities().move_leader);
+    if !handed_over {
+        return None;
+    }
     seen.voters()
-        .filter(|(name, member)| *name != leader && member.healthy())
+        .filter(|(name, member)| may(name, member) && member.healthy() && !member.leaving())
         .max_by_key(|(_, member)| member.answer.as_ref().map(|answer| answer.raft_index))
         .and_then(|(name, member)| Some((name.clone(), member.listed.as_ref()?.id)))
 }

@@ -22,9 +22,10 @@ use crate::{
         observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum, Start, quorum_of},
         step::{Outlook, Reason, Step},
     },
-    etcd::Answer,
+    etcd::{Alarm, AlarmKind, Answer},
 };
 
+const QUOTA: i64 = 1 << 30;
 const VERSIONS: [&str; 3] = ["3.6.10", "3.6.12", "3.6.16"];
 
 /// What the API server holds. A cache is an older copy of it.
@@ -86,9 +87,20 @@ struct World {
     acknowledged: u64,
     counter: u64,
     minute: i64,
+    /// Members etcd has raised a CORRUPT alarm about.
+    corrupt: BTreeSet<u64>,
+    full: Option<Full>,
     /// A founder's volume was taken before the first quorum: that is left to a person.
     founder_lost: bool,
     broken: Option<String>,
+}
+
+/// The quota is used up.
+struct Full {
+    alarm_of: u64,
+    compacted: bool,
+    /// Whose file has free space to give back once old revisions are dropped.
+    bloated: BTreeSet<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +116,10 @@ enum Event {
     Crash(u8),
     Freeze(u8),
     Thaw,
+    /// etcd finds that a member's data differ from the others'.
+    Corrupt(u8),
+    /// Clients use up the quota.
+    Fill,
     Resize(u8),
     SetVersion(u8),
     /// The cache stops following.
@@ -139,6 +155,8 @@ impl World {
             acknowledged: 0,
             counter: 0,
             minute: 0,
+            corrupt: BTreeSet::new(),
+            full: None,
             founder_lost: false,
             broken: None,
         }
@@ -298,13 +316,24 @@ impl World {
         if self.leader.is_none_or(|leader| !voters.contains(&leader)) {
             self.leader = voters.iter().copied().max_by_key(|id| index(self, *id));
         }
-        self.acknowledged = newest + 1;
+        if self.alarms().is_empty() {
+            self.acknowledged = newest + 1;
+        }
         for id in serving {
             let claim = self.kubernetes.pods[&self.members[&id].name].claim;
             if let Some(data) = self.volumes.get_mut(&claim) {
                 data.index = self.acknowledged;
             }
         }
+    }
+
+    fn alarms(&self) -> Vec<Alarm> {
+        let corrupt = self.corrupt.iter().map(|id| (AlarmKind::Corrupt, *id));
+        let full = self.full.iter();
+        corrupt
+            .chain(full.map(|full| (AlarmKind::NoSpace, full.alarm_of)))
+            .map(|(kind, member_id)| Alarm { kind, member_id })
+            .collect()
     }
 
     fn observe(&self) -> Observed {
@@ -352,11 +381,23 @@ impl World {
                     learner: listed.learner,
                     raft_index: index,
                     applied_index: index,
-                    db_size: 0,
+                    db_size: if self
+                        .full
+                        .as_ref()
+                        .is_some_and(|full| full.bloated.contains(id))
+                    {
+                        QUOTA
+                    } else {
+                        0
+                    },
                     db_size_in_use: 0,
                     storage_version: String::new(),
                     downgrade_to: None,
-                    errors: Vec::new(),
+                    alarms: self.alarms(),
+                    quota: u64::try_from(QUOTA).ok(),
+                    revision: i64::try_from(self.acknowledged).unwrap(),
+                    compacted: self.full.as_ref().map(|full| full.compacted),
+                    locked_out: false,
                     membership: (quorum && !listed.learner).then(Vec::new),
                 });
             }
@@ -385,6 +426,7 @@ impl World {
                 strangers: Vec::new(),
             }),
             foreign: Vec::new(),
+            locked_out: false,
             starts: cache.starts.clone(),
             was_ready: cache.was_ready,
             available_since: cache.available_since.map(minute),
@@ -584,7 +626,34 @@ impl World {
                 }
             }
             Step::MoveLeader { to_id, .. } => self.leader = Some(*to_id),
+            Step::Compact { .. } => self.full.iter_mut().for_each(|full| full.compacted = true),
+            Step::Defragment { name } => {
+                self.must_keep_quorum_without(name, step);
+                if let Some(full) = self.full.as_mut().filter(|full| full.compacted) {
+                    full.bloated.remove(&id_of(name));
+                }
+            }
+            Step::Disarm { kind, member_id } => self.disarm(*kind, *member_id),
             _ => {}
+        }
+    }
+
+    fn disarm(&mut self, kind: AlarmKind, member_id: u64) {
+        match kind {
+            AlarmKind::Corrupt => {
+                if self.members.contains_key(&member_id) {
+                    self.breaks(format!("{member_id:x} is corrupt and still a member"));
+                }
+                self.corrupt.remove(&member_id);
+            }
+            AlarmKind::NoSpace => {
+                // Whoever still has no room raises it again.
+                let Some(full) = self.full.take_if(|full| full.alarm_of == member_id) else {
+                    return;
+                };
+                let still = full.bloated.iter().find(|id| self.members.contains_key(id));
+                self.full = still.copied().map(|alarm_of| Full { alarm_of, ..full });
+            }
         }
     }
 
@@ -675,6 +744,21 @@ impl World {
                 .pods
                 .values_mut()
                 .for_each(|pod| pod.frozen = false),
+            Event::Corrupt(n) => {
+                if self.is_whole() && self.alarms().is_empty() {
+                    let voters = self.voters();
+                    self.corrupt.insert(voters[usize::from(n) % voters.len()]);
+                }
+            }
+            Event::Fill => {
+                if self.has_quorum() && self.alarms().is_empty() {
+                    self.full = Some(Full {
+                        alarm_of: self.voters()[0],
+                        compacted: false,
+                        bloated: self.members.keys().copied().collect(),
+                    });
+                }
+            }
             Event::Resize(n) => {
                 let size = [1, 3, 5, 7][usize::from(n) % 4];
                 self.cluster = cluster(size, &self.cluster.version.to_string());
@@ -700,6 +784,7 @@ impl World {
     fn converged(&self) -> bool {
         let voters = self.voters();
         voters.len() == self.cluster.size.members()
+            && self.alarms().is_empty()
             && voters.len() == self.members.len()
             && voters.iter().all(|id| self.serves(*id))
             && self.kubernetes.pods.len() == voters.len()
@@ -721,6 +806,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         2 => any::<u8>().prop_map(Event::Crash),
         2 => any::<u8>().prop_map(Event::Freeze),
         3 => Just(Event::Thaw),
+        1 => any::<u8>().prop_map(Event::Corrupt),
+        1 => Just(Event::Fill),
         2 => any::<u8>().prop_map(Event::Resize),
         2 => any::<u8>().prop_map(Event::SetVersion),
         1 => Just(Event::Stale),

@@ -81,7 +81,7 @@ fn shrink(seen: &Observed, size: usize) -> Plan {
     )
 }
 
-/// Who goes: an unhealthy voter before a healthy one, then one from the most crowded node, never the leader.
+/// Who goes: a voter whose data are in doubt, then an unhealthy one before a healthy one, then one from the most crowded node, never the leader.
 fn leaver(seen: &Observed) -> Option<(String, u64)> {
     let leader = seen.leader()?;
     let mut crowd: BTreeMap<Option<&str>, usize> = BTreeMap::new();
@@ -92,6 +92,7 @@ fn leaver(seen: &Observed) -> Option<(String, u64)> {
         .filter(|(name, _)| *name != leader)
         .max_by_key(|(name, member)| {
             (
+                seen.is_corrupt(member),
                 !member.healthy(),
                 crowd.get(&node(member)).copied(),
                 (*name).clone(),

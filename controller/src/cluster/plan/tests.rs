@@ -1,5 +1,7 @@
 //! Situations in a line or two, and the plan as text.
 
+mod database;
+
 use std::collections::BTreeMap;
 
 use etcd_operator_api::{
@@ -35,7 +37,7 @@ fn text(plan: &Plan) -> String {
     }
 }
 
-fn plans(cluster: &ValidatedCluster, seen: &Observed) -> String {
+pub(super) fn plans(cluster: &ValidatedCluster, seen: &Observed) -> String {
     text(&plan(cluster, seen))
 }
 
@@ -582,5 +584,22 @@ fn volumes_grow_with_the_spec_while_members_serve() {
     assert_eq!(
         plans(&cluster, &seen),
         "grow the claims of c-a, c-b, c-d to 20Gi; Configuring GrowingStorage: growing 3 volumes to 20Gi"
+    );
+}
+
+#[test]
+fn a_cluster_that_lets_nobody_in_is_not_called_lost() {
+    let cluster = cluster(json!({}));
+    let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
+    seen.quorum = None;
+    seen.locked_out = true;
+    for name in ["c-a", "c-b", "c-d"] {
+        member(&mut seen, name).answer = None;
+        member(&mut seen, name).listed = None;
+    }
+    let plan = plans(&cluster, &seen);
+    assert!(
+        plan.starts_with("no step; stalled AuthEnabled: etcd has authentication enabled"),
+        "{plan}"
     );
 }

@@ -1,0 +1,117 @@
+//! Writes of children: create, change, delete, each meaning exactly one object.
+
+use std::fmt::Debug;
+
+use etcd_operator_api::ValidatedCluster;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::NamespaceResourceScope,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::ActError;
+use crate::{
+    FIELD_MANAGER,
+    cluster::{Context, children::labels},
+};
+
+/// Creates a child; that it is there already means only that our cache was behind, if it is ours.
+pub(super) async fn create<K>(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    child: K,
+) -> Result<(), ActError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned,
+{
+    let what = format!("{} {}", K::kind(&()), child.name_any());
+    let api: Api<K> = Api::namespaced(context.client.clone(), &cluster.namespace);
+    let parameters = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    match api.create(&parameters, &child).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            let live = api.get_opt(&child.name_any()).await;
+            match live.map_err(|source| ActError::Api {
+                what: what.clone(),
+                source,
+            })? {
+                Some(live) if labels::belongs(live.meta(), cluster) => Ok(()),
+                Some(_) => Err(ActError::NameTaken { what }),
+                // Gone since: the next look makes it.
+                None => Err(ActError::OutOfDate { what }),
+            }
+        }
+        Err(source) => Err(ActError::Api { what, source }),
+    }
+}
+
+/// Asks for a larger volume. Claims never shrink, so this is right whatever happened since.
+pub(super) async fn grow(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    name: &str,
+    uid: &str,
+    size: &str,
+) -> Result<(), ActError> {
+    let wish = json!({
+        "metadata": {"uid": uid},
+        "spec": {"resources": {"requests": {"storage": size}}},
+    });
+    patch_claim(context, cluster, name, wish).await
+}
+
+/// Changes a claim. The change names the claim's UID: one of the same name made since is left alone, by a conflict.
+pub(super) async fn patch_claim(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    name: &str,
+    change: Value,
+) -> Result<(), ActError> {
+    let api: Api<PersistentVolumeClaim> =
+        Api::namespaced(context.client.clone(), &cluster.namespace);
+    api.patch(name, &PatchParams::default(), &Patch::Merge(&change))
+        .await
+        .map_err(|source| ActError::Api {
+            what: format!("PersistentVolumeClaim {name}"),
+            source,
+        })?;
+    Ok(())
+}
+
+/// Deletes exactly this object: a namesake created since is left alone.
+pub(super) async fn delete<K>(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    name: &str,
+    uid: &str,
+) -> Result<(), ActError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned,
+{
+    let api: Api<K> = Api::namespaced(context.client.clone(), &cluster.namespace);
+    let exactly = DeleteParams::default().preconditions(Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: None,
+    });
+    match api.delete(name, &exactly).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
+        Err(source) => Err(ActError::Api {
+            what: format!("{} {name}", K::kind(&())),
+            source,
+        }),
+    }
+}
