@@ -20,12 +20,12 @@ use super::{
     certificates::{self, CertificateError},
     children::{self, claim, labels, pod},
     observe,
-    observed::{Observed, is_ephemeral},
+    observed::{Member, Observed, is_ephemeral},
     plan::rollout::newcomer_version,
     step::{Reason, Step, Why},
 };
 use crate::{FIELD_MANAGER, etcd::EtcdError};
-use writes::{create, delete, grow, patch_claim};
+use writes::{create, delete, evict, grow, patch_claim};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
@@ -43,6 +43,8 @@ pub enum ActError {
     NobodyToAsk { what: String },
     #[error("{what} is not needed any more: the cluster has changed since it was looked at")]
     OutOfDate { what: String },
+    #[error("{what} may not be evicted now: the disruption budget is used up")]
+    BudgetUsedUp { what: String },
     #[error("the lease is not held: another controller may act")]
     NotLeader,
 }
@@ -58,6 +60,7 @@ impl ActError {
             Self::Etcd { .. } => Reason::EtcdError,
             Self::NobodyToAsk { .. } => Reason::NobodyToAsk,
             Self::OutOfDate { .. } => Reason::OutOfDate,
+            Self::BudgetUsedUp { .. } => Reason::BudgetUsedUp,
             Self::NotLeader => Reason::NotLeader,
         }
     }
@@ -73,7 +76,11 @@ impl ActError {
 
     /// etcd asks for patience: it changes its membership only when all members have been connected for some seconds, and
     /// promotes a learner only when it has caught up in the leader's eyes.
+    /// Kubernetes asks for it while somebody else uses the disruption budget.
     pub(crate) fn is_patience(&self) -> bool {
+        if matches!(self, Self::BudgetUsedUp { .. }) {
+            return true;
+        }
         let Self::Etcd { source, .. } = self else {
             return false;
         };
@@ -157,6 +164,15 @@ pub(crate) async fn perform(
             };
             futures::try_join!(claims, certificates)?;
         }
+        Step::RotateAuthorities { authorities } => {
+            let request = seen.rotation_request.as_ref();
+            let moved = certificates::rotate(context, cluster, authorities, request, seen.now);
+            if !moved.await? {
+                return Err(ActError::OutOfDate {
+                    what: step.to_string(),
+                });
+            }
+        }
         Step::Renew { members } => {
             certificates::issue(context, cluster, members, seen.now, founding).await?;
         }
@@ -197,7 +213,13 @@ pub(crate) async fn perform(
         }
         Step::Restart { name, pod_uid, .. } => {
             remember_version(context, cluster, seen, name).await?;
-            delete::<Pod>(context, cluster, name, pod_uid).await?;
+            let serves = seen.members.get(name).is_some_and(Member::healthy);
+            if serves {
+                evict(context, cluster, name, pod_uid).await?;
+            } else {
+                // Nobody misses it, and a budget that counts it as missing already would keep it for ever.
+                delete::<Pod>(context, cluster, name, pod_uid).await?;
+            }
         }
         Step::DeletePod { name, pod_uid, why } => {
             delete::<Pod>(context, cluster, name, pod_uid).await?;
@@ -269,7 +291,17 @@ fn pod_of(cluster: &ValidatedCluster, seen: &Observed, name: &str) -> Pod {
         .get(name)
         .and_then(|member| member.claim.as_ref()?.version);
     let version = claimed.unwrap_or_else(|| newcomer_version(cluster, seen));
-    pod::pod(&children::at_version(cluster, version), name)
+    let mut pod = pod::pod(&children::at_version(cluster, version), name);
+    // What its Secrets hold now: should they change before it starts, it is only restarted once more.
+    if let Some(known) = seen
+        .certificates
+        .as_ref()
+        .and_then(|known| known.members.get(name))
+    {
+        pod.annotations_mut()
+            .insert(labels::LOADS.to_owned(), known.loads.clone());
+    }
+    pod
 }
 
 /// Writes down, before its pod goes, which version a member is to come back as.

@@ -8,7 +8,7 @@ use etcd_operator_api::{
     validated::{CertificateSecret, ClientTls, PeerTls, SecretKeys},
 };
 use etcd_operator_certs::{
-    CertError, CertificateAuthority, Jitter, Leaf, LeafRequest, Name, Usage, renew_at,
+    AuthoritySet, CertError, Jitter, Leaf, LeafRequest, Name, Usage, renew_at,
 };
 use futures::future::{join_all, try_join_all};
 use jiff::Timestamp;
@@ -20,12 +20,12 @@ use kube::{
 
 use super::{
     Context,
+    authorities::{self, Authority, Loaded},
     children::labels::{self, Labels},
     names,
+    observed::{AuthorityFacts, Certificates, MemberCertificates},
 };
 
-/// An authority is for the life of the cluster.
-const AUTHORITY_LIFETIME: Duration = Duration::from_hours(24 * 365 * 10);
 /// Leaves are renewed in place at two thirds of their life.
 const LEAF_LIFETIME: Duration = Duration::from_hours(24 * 90);
 /// The operator's own is made anew at every look.
@@ -111,54 +111,122 @@ fn purposes(cluster: &ValidatedCluster) -> Vec<Purpose> {
     purposes
 }
 
-/// When each member's certificates are due for renewal; members that lack one are left out. `None` where we issue none.
-pub(crate) async fn due(
+/// What is known of the certificates we issue; `None` where we issue none. Members that lack one are left out.
+pub(crate) async fn known(
     context: &Context,
     cluster: &ValidatedCluster,
     members: &[String],
-) -> Result<Option<BTreeMap<String, Timestamp>>, CertificateError> {
+    request: Option<&String>,
+) -> Result<Option<Certificates>, CertificateError> {
     let purposes = purposes(cluster);
     if purposes.is_empty() {
         return Ok(None);
     }
     let api = secrets(context, cluster);
-    let shared = match cluster.client_tls {
-        ClientTls::Auto { .. } => vec![names::client_secret(cluster)],
-        _ => Vec::new(),
-    };
-    let found = join_all(members.iter().map(|member| {
-        let wanted: Vec<String> = purposes
+    let authorities: Vec<Option<Authority>> = try_join_all(
+        purposes
             .iter()
-            .map(|purpose| (purpose.leaf_secret)(member))
-            .chain(shared.clone())
-            .collect();
-        let api = &api;
+            .map(|purpose| authorities::read(&api, cluster, &purpose.authority_secret)),
+    )
+    .await?;
+    let domains: Vec<(&Purpose, Option<Loaded>)> = purposes
+        .iter()
+        .zip(&authorities)
+        .map(|(purpose, authority)| (purpose, authority.as_ref().and_then(Authority::wanted)))
+        .collect();
+    let mut shared = Vec::new();
+    for (purpose, wanted) in &domains {
+        if purpose.authority_secret == names::client_ca_secret(cluster) {
+            shared.push(leaf(&api, &names::client_secret(cluster), wanted.as_ref()).await?);
+        }
+    }
+    let found = join_all(members.iter().map(|member| {
+        let (api, domains) = (&api, &domains);
         async move {
-            let leaves = try_join_all(wanted.iter().map(|secret| leaf_due(api, secret))).await?;
-            Ok((member, leaves.into_iter().collect::<Option<Vec<_>>>()))
+            let leaves = domains.iter().map(|(purpose, wanted)| async move {
+                leaf(api, &(purpose.leaf_secret)(member), wanted.as_ref()).await
+            });
+            Ok((member, try_join_all(leaves).await?))
         }
     }))
     .await;
-    let mut due = BTreeMap::new();
+    let mut known = BTreeMap::new();
     for one in found {
         let (member, leaves) = one?;
-        if let Some(first) = leaves.and_then(|leaves| leaves.into_iter().min()) {
-            due.insert(member.clone(), first);
-        }
+        let all: Option<Vec<LeafFacts>> = leaves.into_iter().chain(shared.clone()).collect();
+        let Some(all) = all else { continue };
+        let Some(due) = all.iter().map(|leaf| leaf.due).min() else {
+            continue;
+        };
+        let own: Vec<Loaded> = all
+            .into_iter()
+            .take(domains.len())
+            .map(|leaf| leaf.loaded)
+            .collect();
+        let loads = Loaded::fingerprint(&own);
+        known.insert(member.clone(), MemberCertificates { due, loads });
     }
-    Ok(Some(due))
+    Ok(Some(Certificates {
+        members: known,
+        authorities: authorities
+            .iter()
+            .flatten()
+            .map(|authority| authority.facts(request))
+            .collect(),
+    }))
 }
 
-/// When a leaf is due; none where there is no leaf that works.
-async fn leaf_due(api: &Api<Secret>, secret: &str) -> Result<Option<Timestamp>, CertificateError> {
-    let Some(found) = get(api, secret).await? else {
-        return Ok(None);
+#[derive(Clone)]
+struct LeafFacts {
+    due: Timestamp,
+    loaded: Loaded,
+}
+
+/// What a leaf is; none where there is none that works. One signed by another authority than `wanted`, or beside another
+/// bundle, is due at once.
+async fn leaf(
+    api: &Api<Secret>,
+    secret: &str,
+    wanted: Option<&Loaded>,
+) -> Result<Option<LeafFacts>, CertificateError> {
+    let found = get(api, secret).await?;
+    Ok(found.and_then(|found| leaf_in(&found, wanted)))
+}
+
+fn leaf_in(secret: &Secret, wanted: Option<&Loaded>) -> Option<LeafFacts> {
+    let certificate = text(secret, SecretKeys::STANDARD.certificate)?;
+    let leaf = Leaf::from_pem(&certificate, &text(secret, SecretKeys::STANDARD.key)?).ok()?;
+    let loaded = Loaded::from_leaf(&certificate, &text(secret, SecretKeys::STANDARD.authority)?)?;
+    let due = if wanted.is_none_or(|wanted| *wanted == loaded) {
+        renew_at(leaf.validity(), Jitter::NONE)
+    } else {
+        Timestamp::MIN
     };
-    let leaf =
-        text(&found, SecretKeys::STANDARD.certificate).zip(text(&found, SecretKeys::STANDARD.key));
-    Ok(leaf
-        .and_then(|(certificate, key)| Leaf::from_pem(&certificate, &key).ok())
-        .map(|leaf| renew_at(leaf.validity(), Jitter::NONE)))
+    Some(LeafFacts { due, loaded })
+}
+
+/// Takes every authority that is due one stage on.
+pub(crate) async fn rotate(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    due: &[AuthorityFacts],
+    request: Option<&String>,
+    now: Timestamp,
+) -> Result<bool, CertificateError> {
+    let api = secrets(context, cluster);
+    let mut all = true;
+    for purpose in purposes(cluster) {
+        let Some(seen) = due
+            .iter()
+            .find(|facts| facts.secret == purpose.authority_secret)
+        else {
+            continue;
+        };
+        // A name of its own: verifiers find an issuer by its name.
+        let subject = format!("{} {}", purpose.subject, now.as_second());
+        all &= authorities::advance(&api, cluster, seen, &subject, request, now).await?;
+    }
+    Ok(all)
 }
 
 /// Issues what these members lack or what is due, and the applications' certificate with it.
@@ -174,7 +242,7 @@ pub(crate) async fn issue(
 ) -> Result<(), CertificateError> {
     let api = secrets(context, cluster);
     for purpose in purposes(cluster) {
-        let authority = authority(&api, cluster, &purpose, now, founding).await?;
+        let Authority { set, .. } = authority(&api, cluster, &purpose, now, founding).await?;
         try_join_all(members.iter().map(|member| {
             let address = names::address(cluster, member);
             let mut san = vec![format!("{address}.{}", names::domain(cluster)), address];
@@ -186,7 +254,7 @@ pub(crate) async fn issue(
                 names: san,
                 usage: purpose.usage,
             };
-            ensure_leaf(&api, cluster, &authority, request, now)
+            ensure_leaf(&api, cluster, &set, request, now)
         }))
         .await?;
         if purpose.authority_secret == names::client_ca_secret(cluster) {
@@ -197,7 +265,7 @@ pub(crate) async fn issue(
                 names: vec![names::client_service(cluster)],
                 usage: Usage::Client,
             };
-            ensure_leaf(&api, cluster, &authority, request, now).await?;
+            ensure_leaf(&api, cluster, &set, request, now).await?;
         }
     }
     Ok(())
@@ -245,23 +313,23 @@ pub(crate) async fn operator_identity(
         ClientTls::Auto { .. } => {
             let secret = names::client_ca_secret(cluster);
             let now = Timestamp::now();
-            let authority =
-                read_authority(&api, cluster, &secret)
-                    .await?
-                    .ok_or(CertificateError::Missing {
-                        secret: secret.clone(),
-                    })?;
+            let Authority { set, .. } = authorities::read(&api, cluster, &secret).await?.ok_or(
+                CertificateError::Missing {
+                    secret: secret.clone(),
+                },
+            )?;
             let request = LeafRequest {
                 common_name: OPERATOR_USER.to_owned(),
                 names: vec![Name::Dns("etcd-operator".to_owned())],
                 usage: Usage::Client,
                 lifetime: OPERATOR_LIFETIME,
             };
-            let leaf = authority
+            let leaf = set
+                .signer()
                 .issue(&request, now)
                 .map_err(|source| CertificateError::Content { secret, source })?;
             Ok(Some(OperatorIdentity {
-                trusted_ca: authority.certificate_pem().to_owned(),
+                trusted_ca: set.bundle_pem(),
                 certificate: Some((leaf.certificate_pem().to_owned(), leaf.key_pem().to_owned())),
             }))
         }
@@ -292,16 +360,16 @@ async fn users(
     })
 }
 
-/// The authority, made if there is none yet. Whoever comes second uses the first one's.
+/// The authority, made if there is none yet and the cluster is only being made.
 async fn authority(
     api: &Api<Secret>,
     cluster: &ValidatedCluster,
     purpose: &Purpose,
     now: Timestamp,
     founding: bool,
-) -> Result<CertificateAuthority, CertificateError> {
+) -> Result<Authority, CertificateError> {
     let secret = &purpose.authority_secret;
-    if let Some(authority) = read_authority(api, cluster, secret).await? {
+    if let Some(authority) = authorities::read(api, cluster, secret).await? {
         return Ok(authority);
     }
     if !founding {
@@ -309,61 +377,11 @@ async fn authority(
             secret: secret.clone(),
         });
     }
-    let authority = CertificateAuthority::generate(&purpose.subject, now, AUTHORITY_LIFETIME)
-        .map_err(|source| CertificateError::Content {
-            secret: secret.clone(),
-            source,
-        })?;
-    let data = [
-        (
-            SecretKeys::STANDARD.certificate,
-            authority.certificate_pem().to_owned(),
-        ),
-        (SecretKeys::STANDARD.key, authority.key_pem()),
-    ];
-    let object = tls_secret(cluster, secret, labels::of_cluster(cluster), data);
-    match api.create(&PostParams::default(), &object).await {
-        Ok(_) => Ok(authority),
-        Err(kube::Error::Api(status)) if status.code == 409 => read_authority(api, cluster, secret)
-            .await?
-            .ok_or_else(|| CertificateError::Missing {
-                secret: secret.clone(),
-            }),
-        Err(source) => Err(CertificateError::Api {
-            secret: secret.clone(),
-            source,
-        }),
-    }
-}
-
-async fn read_authority(
-    api: &Api<Secret>,
-    cluster: &ValidatedCluster,
-    secret: &str,
-) -> Result<Option<CertificateAuthority>, CertificateError> {
-    let Some(found) = get(api, secret).await? else {
-        return Ok(None);
-    };
-    ours(cluster, &found)?;
-    let read = |key: &'static str| {
-        text(&found, key).ok_or_else(|| CertificateError::MissingKey {
-            secret: secret.to_owned(),
-            key,
-        })
-    };
-    CertificateAuthority::from_pem(
-        &read(SecretKeys::STANDARD.certificate)?,
-        &read(SecretKeys::STANDARD.key)?,
-    )
-    .map(Some)
-    .map_err(|source| CertificateError::Content {
-        secret: secret.to_owned(),
-        source,
-    })
+    authorities::create(api, cluster, secret, &purpose.subject, now).await
 }
 
 /// A namesake's Secret is about to be collected: nothing may be built on it.
-fn ours(cluster: &ValidatedCluster, found: &Secret) -> Result<(), CertificateError> {
+pub(super) fn ours(cluster: &ValidatedCluster, found: &Secret) -> Result<(), CertificateError> {
     if found
         .owner_references()
         .iter()
@@ -387,7 +405,7 @@ struct Wanted {
 async fn ensure_leaf(
     api: &Api<Secret>,
     cluster: &ValidatedCluster,
-    authority: &CertificateAuthority,
+    authorities: &AuthoritySet,
     wanted: Wanted,
     now: Timestamp,
 ) -> Result<(), CertificateError> {
@@ -399,9 +417,11 @@ async fn ensure_leaf(
     let found = get(api, &secret).await?;
     if let Some(found) = &found {
         ours(cluster, found)?;
-    }
-    if found.is_some() && leaf_due(api, &secret).await?.is_some_and(|due| due > now) {
-        return Ok(());
+        let (signer, bundle) = (authorities.signer(), authorities.bundle_pem());
+        let right = Loaded::of_authority(signer.certificate_pem(), &bundle);
+        if leaf_in(found, right.as_ref()).is_some_and(|leaf| leaf.due > now) {
+            return Ok(());
+        }
     }
     let names: Result<Vec<Name>, CertError> =
         wanted.names.iter().map(|name| name.parse()).collect();
@@ -411,17 +431,14 @@ async fn ensure_leaf(
         usage: wanted.usage,
         lifetime: LEAF_LIFETIME,
     };
-    let leaf = authority.issue(&request, now).map_err(content)?;
+    let leaf = authorities.signer().issue(&request, now).map_err(content)?;
     let data = [
         (
             SecretKeys::STANDARD.certificate,
             leaf.certificate_pem().to_owned(),
         ),
         (SecretKeys::STANDARD.key, leaf.key_pem().to_owned()),
-        (
-            SecretKeys::STANDARD.authority,
-            authority.certificate_pem().to_owned(),
-        ),
+        (SecretKeys::STANDARD.authority, authorities.bundle_pem()),
     ];
     let mut object = tls_secret(cluster, &secret, wanted.labels, data);
     let written = if let Some(found) = found {
@@ -438,11 +455,11 @@ async fn ensure_leaf(
     }
 }
 
-fn tls_secret<const N: usize>(
+pub(super) fn tls_secret(
     cluster: &ValidatedCluster,
     name: &str,
     labels: Labels,
-    data: [(&'static str, String); N],
+    data: impl IntoIterator<Item = (&'static str, String)>,
 ) -> Secret {
     Secret {
         metadata: labels::metadata(cluster, name, labels),
@@ -460,7 +477,10 @@ fn secrets(context: &Context, cluster: &ValidatedCluster) -> Api<Secret> {
     Api::namespaced(context.client.clone(), &cluster.namespace)
 }
 
-async fn get(api: &Api<Secret>, secret: &str) -> Result<Option<Secret>, CertificateError> {
+pub(super) async fn get(
+    api: &Api<Secret>,
+    secret: &str,
+) -> Result<Option<Secret>, CertificateError> {
     api.get_opt(secret)
         .await
         .map_err(|source| CertificateError::Api {
@@ -469,6 +489,6 @@ async fn get(api: &Api<Secret>, secret: &str) -> Result<Option<Secret>, Certific
         })
 }
 
-fn text(secret: &Secret, key: &str) -> Option<String> {
+pub(super) fn text(secret: &Secret, key: &str) -> Option<String> {
     String::from_utf8(secret.data.as_ref()?.get(key)?.0.clone()).ok()
 }

@@ -11,11 +11,39 @@ use serde_json::{Value, json};
 
 use super::{
     children::{self, starts},
-    observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum},
+    observed::{
+        AuthorityFacts, Certificates, ClaimFacts, Listed, Member, MemberCertificates, Observed,
+        PodFacts, Quorum, Stage,
+    },
 };
 use crate::etcd::Answer;
 
 pub(crate) const CLUSTER_ID: u64 = 0xc1;
+
+/// What every member has loaded while no authority changes.
+pub(crate) const LOADS: &str = "first";
+
+/// These members have certificates that are due then, of an authority that stays.
+pub(crate) fn certified<'a>(
+    members: impl IntoIterator<Item = &'a String>,
+    due: Timestamp,
+) -> Certificates {
+    let loads = LOADS.to_owned();
+    Certificates {
+        members: members
+            .into_iter()
+            .map(|name| {
+                let loads = loads.clone();
+                (name.clone(), MemberCertificates { due, loads })
+            })
+            .collect(),
+        authorities: vec![AuthorityFacts {
+            secret: "c-peer-ca".to_owned(),
+            stage: Stage::Settled,
+            due: Timestamp::MAX,
+        }],
+    }
+}
 
 pub(crate) fn now() -> Timestamp {
     "2026-01-01T12:00:00Z".parse().unwrap()
@@ -51,6 +79,7 @@ pub(crate) fn nothing() -> Observed {
         was_ready: false,
         available_since: None,
         certificates: None,
+        rotation_request: None,
     }
 }
 
@@ -73,6 +102,7 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
             finished: false,
             version: Some(cluster.version),
             config: children::fingerprint(cluster, name),
+            loads: Some(LOADS.to_owned()),
             restarts: 0,
             trouble: None,
         }),
@@ -137,12 +167,10 @@ pub(crate) fn formed(cluster: &ValidatedCluster, members: &[&str]) -> Observed {
 /// What `act` would have written for this situation is there.
 pub(crate) fn settle(cluster: &ValidatedCluster, mut seen: Observed) -> Observed {
     seen.starts = starts::desired(cluster, &seen);
-    seen.certificates = Some(
-        seen.starts
-            .keys()
-            .map(|name| (name.clone(), now() + SignedDuration::from_hours(100)))
-            .collect(),
-    );
+    seen.certificates = Some(certified(
+        seen.starts.keys(),
+        now() + SignedDuration::from_hours(100),
+    ));
     seen
 }
 

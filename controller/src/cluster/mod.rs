@@ -1,6 +1,7 @@
 //! The pipeline of an EtcdCluster: observe → plan → act → status.
 
 mod act;
+mod authorities;
 mod certificates;
 pub mod children;
 #[cfg(test)]

@@ -52,7 +52,9 @@ pub(crate) async fn observe(
         .flat_map(|record| &record.members)
         .map(|founder| founder.name.clone());
     let known: Vec<String> = members.keys().cloned().chain(founders).collect();
-    let certificates = certificates::due(context, cluster, &known).await?;
+    let rotation_request = object.annotations().get(labels::ROTATE_CA).cloned();
+    let certificates =
+        certificates::known(context, cluster, &known, rotation_request.as_ref()).await?;
 
     // etcd is asked last: what it lists is then at least as new as the children above.
     let (answers, locked_out) = ask_everyone(context, cluster, &members).await?;
@@ -88,6 +90,7 @@ pub(crate) async fn observe(
         foreign: foreign(context, cluster),
         starts,
         certificates,
+        rotation_request,
     })
 }
 
@@ -327,6 +330,9 @@ pub(crate) fn pod_facts(pod: &Pod) -> PodFacts {
             .and_then(|annotations| annotations.get(labels::CONFIG))
             .cloned()
             .unwrap_or_default(),
+        loads: annotations
+            .and_then(|annotations| annotations.get(labels::LOADS))
+            .cloned(),
         restarts: container.map_or(0, |container| container.restart_count),
         trouble: container.and_then(waiting).or_else(|| unschedulable(pod)),
     }

@@ -36,9 +36,45 @@ pub struct Observed {
     pub locked_out: bool,
     /// The cluster has been whole before: what is missing now was lost, not still to come.
     pub was_ready: bool,
-    /// When the TLS Secrets each member's pod mounts are due for renewal; a member without an entry lacks some of them.
     /// `None` where the spec asks the operator for no certificates.
-    pub certificates: Option<BTreeMap<String, Timestamp>>,
+    pub certificates: Option<Certificates>,
+    /// Somebody asks for new authorities: a new word in the annotation means a new wish.
+    pub rotation_request: Option<String>,
+}
+
+/// What is known of the certificates we issue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Certificates {
+    /// The TLS Secrets each member's pod mounts; a member without an entry lacks some of them.
+    pub members: BTreeMap<String, MemberCertificates>,
+    pub authorities: Vec<AuthorityFacts>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberCertificates {
+    /// When the first of them is to be renewed.
+    pub due: Timestamp,
+    /// A fingerprint of what etcd keeps from its start on: who signed, and whom it trusts.
+    pub loads: String,
+}
+
+/// One authority, and how far the change to the next has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorityFacts {
+    pub secret: String,
+    pub stage: Stage,
+    /// When the next stage may begin, by the clock.
+    pub due: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// One authority; nothing under way.
+    Settled,
+    /// The next is to be trusted everywhere, and signs nothing yet.
+    Announced,
+    /// The next signs; the old one is still trusted.
+    Switched,
 }
 
 /// A linearizable view of the membership.
@@ -91,6 +127,8 @@ pub struct PodFacts {
     pub version: Option<Version>,
     /// Fingerprint of the configuration it was made with.
     pub config: String,
+    /// Fingerprint of the authorities it was started with; absent where it says nothing.
+    pub loads: Option<String>,
     pub restarts: i32,
     /// Why it is not running, in Kubernetes' words: `CrashLoopBackOff: …`, `Unschedulable: …`.
     pub trouble: Option<String>,
@@ -185,7 +223,7 @@ impl Observed {
     pub fn certified(&self, member: &str) -> bool {
         self.certificates
             .as_ref()
-            .is_none_or(|due| due.contains_key(member))
+            .is_none_or(|known| known.members.contains_key(member))
     }
 
     pub fn voters(&self) -> impl Iterator<Item = (&String, &Member)> {

@@ -4,6 +4,7 @@ use std::{fmt, time::Duration};
 
 use etcd_operator_api::{Minor, v1beta2::BootstrapMember};
 
+use super::observed::{AuthorityFacts, Stage};
 use crate::etcd::AlarmKind;
 
 /// What to do next. One at a time; the pipeline runs again after each.
@@ -17,6 +18,8 @@ pub enum Step {
     Prepare { members: Vec<String> },
     /// Issue these members' certificates anew; etcd picks them up at the next handshake.
     Renew { members: Vec<String> },
+    /// Take these authorities one stage on, on the way to the next.
+    RotateAuthorities { authorities: Vec<AuthorityFacts> },
     /// Create the pods of these members. Nothing is taken away, so it may be many at once.
     Start { members: Vec<String>, why: Why },
     /// Add a member to etcd as a learner.
@@ -43,7 +46,7 @@ pub enum Step {
     Disarm { kind: AlarmKind, member_id: u64 },
     /// Ask for larger volumes; members go on meanwhile.
     GrowClaims { members: Vec<String>, size: String },
-    /// Delete a pod so that it is made anew on its claim.
+    /// Evict a pod, or delete one that serves nobody, so that it is made anew on its claim.
     Restart {
         name: String,
         pod_uid: String,
@@ -74,6 +77,7 @@ pub enum Why {
     Upgrade,
     Configuration,
     Corrupt,
+    Authority,
 }
 
 impl Why {
@@ -90,6 +94,7 @@ impl Why {
             Self::ScaleDown => "the cluster is to be smaller",
             Self::Upgrade => "it is to run another version",
             Self::Configuration => "its configuration has changed",
+            Self::Authority => "its certificate authorities have changed",
             Self::Corrupt => "its data differ from the others'",
         }
     }
@@ -103,6 +108,7 @@ impl Step {
             Self::RecordClaims { .. } => "ClaimsRecorded",
             Self::Prepare { .. } => "MemberPrepared",
             Self::Renew { .. } => "CertificatesRenewed",
+            Self::RotateAuthorities { .. } => "AuthoritiesRotated",
             Self::Start { .. } => "MemberStarted",
             Self::AddLearner { .. } => "LearnerAdded",
             Self::Promote { .. } => "LearnerPromoted",
@@ -134,6 +140,13 @@ impl Step {
             Self::Renew { members } => members
                 .iter()
                 .map(|name| about(name, format!("renewed the certificates of {name}")))
+                .collect(),
+            Self::RotateAuthorities { authorities } => authorities
+                .iter()
+                .map(|authority| Telling {
+                    member: None,
+                    note: format!("{}: {}", authority.secret, next_stage(authority.stage)),
+                })
                 .collect(),
             Self::Start { members, why } => members
                 .iter()
@@ -179,6 +192,15 @@ impl Step {
     }
 }
 
+/// What comes after a stage, in words.
+fn next_stage(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Settled => "a new authority is made, and trusted beside the old",
+        Stage::Announced => "the new authority signs, the old is still trusted",
+        Stage::Switched => "the old authority is trusted no more",
+    }
+}
+
 /// One line of a cluster's story.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Telling {
@@ -200,6 +222,13 @@ impl fmt::Display for Step {
             Self::Prepare { members } => write!(f, "prepare {}", members.join(", ")),
             Self::Renew { members } => {
                 write!(f, "renew the certificates of {}", members.join(", "))
+            }
+            Self::RotateAuthorities { authorities } => {
+                let all: Vec<String> = authorities
+                    .iter()
+                    .map(|one| format!("{}: {}", one.secret, next_stage(one.stage)))
+                    .collect();
+                f.write_str(&all.join(", "))
             }
             Self::Start { members, why } => {
                 write!(f, "start {}: {}", members.join(", "), why.words())
@@ -298,11 +327,13 @@ reasons! {
     NeedsNewerEtcd,
     SecretUnusable,
     RenewingCertificates,
+    RotatingAuthorities,
     KubernetesError,
     CertificateError,
     EtcdError,
     EtcdNotReadyYet,
     NobodyToAsk,
+    BudgetUsedUp,
     OutOfDate,
     NotLeader,
 }

@@ -3,10 +3,10 @@
 use std::fmt::Debug;
 
 use etcd_operator_api::ValidatedCluster;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::{
     Api, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions},
     core::NamespaceResourceScope,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -111,6 +111,35 @@ where
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
         Err(source) => Err(ActError::Api {
             what: format!("{} {name}", K::kind(&())),
+            source,
+        }),
+    }
+}
+
+/// Asks Kubernetes to evict exactly this pod: whoever drains a node at the same moment draws on the same disruption budget, and
+/// only one of us gets it.
+pub(super) async fn evict(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    name: &str,
+    uid: &str,
+) -> Result<(), ActError> {
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), &cluster.namespace);
+    let exactly = EvictParams {
+        delete_options: Some(DeleteParams::default().preconditions(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        })),
+        ..EvictParams::default()
+    };
+    match api.evict(name, &exactly).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 429 => Err(ActError::BudgetUsedUp {
+            what: format!("Pod {name}"),
+        }),
+        Err(source) => Err(ActError::Api {
+            what: format!("Pod {name}"),
             source,
         }),
     }

@@ -21,6 +21,11 @@ pub const CLAIM_VERSION: &str = "etcd.database.coreos.com/version";
 /// Fingerprint of the configuration a pod was made with.
 pub const CONFIG: &str = "etcd.database.coreos.com/config";
 
+/// Fingerprint of the certificate authorities a pod was started with.
+pub const LOADS: &str = "etcd.database.coreos.com/authorities";
+/// On an EtcdCluster: a new value asks for new certificate authorities now.
+pub const ROTATE_CA: &str = "etcd.database.coreos.com/rotate-ca";
+
 /// What Services, the budget and the scale subresource select members by.
 pub(crate) fn selector(cluster: &ValidatedCluster) -> Labels {
     Labels::from([

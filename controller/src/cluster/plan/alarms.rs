@@ -160,7 +160,7 @@ pub(super) fn make_room(cluster: &ValidatedCluster, seen: &Observed) -> Option<P
         let current = member
             .pod
             .as_ref()
-            .is_some_and(|pod| rollout::why_outdated(cluster, name, pod).is_none());
+            .is_some_and(|pod| rollout::why_outdated(cluster, seen, name, pod).is_none());
         // Before 3.6 a member does not say what its quota is; it has the spec's once it was started with the spec.
         answer
             .quota

@@ -159,7 +159,7 @@ pub(super) fn stuck_on_an_old_spec(cluster: &ValidatedCluster, seen: &Observed) 
         let on_a_claim = member.claim.as_ref().is_some_and(ClaimFacts::usable);
         let started = member.listed.as_ref().is_some_and(|listed| listed.started);
         let useless = member.answer.is_none() && !pod.ready && !pod.terminating && !pod.finished;
-        let why = rollout::why_outdated(cluster, name, pod)?;
+        let why = rollout::why_outdated(cluster, seen, name, pod)?;
         let legal = why != Why::Upgrade || rollout::may_start_as(cluster, seen, pod);
         (useless && legal && (on_a_claim || !started)).then_some((name, pod, why))
     })?;

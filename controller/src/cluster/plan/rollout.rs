@@ -8,7 +8,7 @@ use etcd_operator_api::{
 use super::gate;
 use crate::cluster::{
     children,
-    observed::{Member, Observed, PodFacts, is_ephemeral},
+    observed::{Member, Observed, PodFacts, Stage, is_ephemeral},
     step::{Activity, Plan, Reason, Step, Why},
 };
 
@@ -17,7 +17,7 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
         .voters()
         .filter_map(|(name, member)| {
             let pod = member.pod.as_ref()?;
-            Some((name, pod, why_outdated(cluster, name, pod)?))
+            Some((name, pod, why_outdated(cluster, seen, name, pod)?))
         })
         .collect();
     let leader = seen.leader();
@@ -204,11 +204,30 @@ fn illegal(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
     ))
 }
 
-pub(super) fn why_outdated(cluster: &ValidatedCluster, name: &str, pod: &PodFacts) -> Option<Why> {
+pub(super) fn why_outdated(
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+    name: &str,
+    pod: &PodFacts,
+) -> Option<Why> {
     if pod.version.as_ref() != Some(&cluster.version) {
         return Some(Why::Upgrade);
     }
-    (pod.config != children::fingerprint(cluster, name)).then_some(Why::Configuration)
+    if pod.config != children::fingerprint(cluster, name) {
+        return Some(Why::Configuration);
+    }
+    let certificates = seen.certificates.as_ref()?;
+    let wanted = &certificates.members.get(name)?.loads;
+    let under_way = certificates
+        .authorities
+        .iter()
+        .any(|authority| authority.stage != Stage::Settled);
+    // A pod that says nothing was made before pods said it, and no authority had ever changed then.
+    let outdated = pod
+        .loads
+        .as_ref()
+        .map_or(under_way, |loads| loads != wanted);
+    outdated.then_some(Why::Authority)
 }
 
 /// Who takes over leadership: the healthy voter that is furthest along, of those that may. Nobody before etcd could hand over.

@@ -360,6 +360,7 @@ impl World {
                 finished: false,
                 version: Some(pod.version),
                 config: pod.config.clone(),
+                loads: Some(fixtures::LOADS.to_owned()),
                 restarts: 0,
                 trouble: None,
             });
@@ -430,13 +431,11 @@ impl World {
             starts: cache.starts.clone(),
             was_ready: cache.was_ready,
             available_since: cache.available_since.map(minute),
-            certificates: Some(
-                cache
-                    .certified
-                    .iter()
-                    .map(|name| (name.clone(), self.now() + SignedDuration::from_hours(9)))
-                    .collect(),
-            ),
+            certificates: Some(fixtures::certified(
+                &cache.certified,
+                self.now() + SignedDuration::from_hours(9),
+            )),
+            rotation_request: None,
         }
     }
 

@@ -1,8 +1,7 @@
 //! Situations in a line or two, and the plan as text.
 
+mod authorities;
 mod database;
-
-use std::collections::BTreeMap;
 
 use etcd_operator_api::{
     ValidatedCluster,
@@ -15,7 +14,7 @@ use super::plan;
 use crate::cluster::{
     fixtures::{cluster, formed, healthy_member, id_of, lose_pod, member, nothing, now, settle},
     names,
-    observed::{ClaimFacts, Listed, Member, Observed},
+    observed::{Certificates, ClaimFacts, Listed, Member, Observed},
     step::{Outlook, Plan},
 };
 
@@ -67,7 +66,7 @@ fn founders_get_claims_then_the_claims_are_written_down_then_all_start_at_once()
             })
             .collect(),
     });
-    seen.certificates = Some(BTreeMap::new());
+    seen.certificates = Some(Certificates::default());
     assert_eq!(
         plans(&cluster, &seen),
         format!("prepare {all}; Creating Bootstrapping: creating 3 members")
@@ -501,7 +500,8 @@ fn nothing_is_cleared_away_while_etcd_lists_a_member_that_cannot_be_placed() {
 fn a_certificate_that_is_gone_is_made_anew_even_while_paused_or_without_a_quorum() {
     let cluster = cluster(json!({"paused": true}));
     let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
-    seen.certificates.as_mut().unwrap().remove("c-b");
+    let known = &mut seen.certificates.as_mut().unwrap().members;
+    known.remove("c-b");
     seen.quorum = None;
     assert!(plans(&cluster, &seen).starts_with("renew the certificates of c-b;"));
 }
@@ -548,10 +548,8 @@ fn members_that_serve_another_etcd_cluster_are_not_touched() {
 fn certificates_are_renewed_when_they_are_due() {
     let cluster = cluster(json!({}));
     let mut seen = formed(&cluster, &["c-a", "c-b", "c-d"]);
-    seen.certificates
-        .as_mut()
-        .unwrap()
-        .insert("c-b".to_owned(), now());
+    let known = &mut seen.certificates.as_mut().unwrap().members;
+    known.get_mut("c-b").unwrap().due = now();
     assert!(plans(&cluster, &seen).starts_with("renew the certificates of c-b;"));
 }
 
