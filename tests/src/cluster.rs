@@ -247,6 +247,28 @@ impl std::fmt::Debug for Key {
     }
 }
 
+/// The way in with what the Secret held at one moment.
+#[derive(Debug, Clone)]
+pub struct OldKey {
+    endpoint: String,
+    tls: Option<TlsOptions>,
+}
+
+impl OldKey {
+    /// One try.
+    pub async fn open_once(&self) -> anyhow::Result<EtcdClient> {
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(CONNECT)
+            .with_timeout(CONNECT);
+        if let Some(tls) = &self.tls {
+            options = options.with_tls(tls.clone());
+        }
+        let mut client = EtcdClient::connect([&self.endpoint], Some(options)).await?;
+        client.status().await?;
+        Ok(client)
+    }
+}
+
 impl Door {
     /// A client of etcd, once it answers: a Service is there before every node has heard of its endpoints.
     pub async fn open(&self) -> anyhow::Result<EtcdClient> {
@@ -261,25 +283,29 @@ impl Door {
 
     /// One try, with what the Secret holds now.
     pub(crate) async fn try_to_open(&self) -> anyhow::Result<EtcdClient> {
-        let mut options = ConnectOptions::new()
-            .with_connect_timeout(CONNECT)
-            .with_timeout(CONNECT);
+        self.snapshot().await?.open_once().await
+    }
+
+    /// What the Secret holds now, to be used later.
+    pub async fn snapshot(&self) -> anyhow::Result<OldKey> {
+        let mut tls = None;
         if let Some(key) = &self.key {
             let secret = key.secrets.get(&key.secret).await?.data.unwrap_or_default();
             let read = |name: &str| {
                 let found = secret.get(name).map(|bytes| bytes.0.clone());
                 found.with_context(|| format!("Secret {} has no {name}", key.secret))
             };
-            options = options.with_tls(
+            tls = Some(
                 TlsOptions::new()
                     .domain_name(&key.host)
                     .ca_certificate(Certificate::from_pem(read("ca.crt")?))
                     .identity(Identity::from_pem(read("tls.crt")?, read("tls.key")?)),
             );
         }
-        let mut client = EtcdClient::connect([&self.endpoint], Some(options)).await?;
-        client.status().await?;
-        Ok(client)
+        Ok(OldKey {
+            endpoint: self.endpoint.clone(),
+            tls,
+        })
     }
 }
 

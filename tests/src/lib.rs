@@ -25,7 +25,7 @@ pub use chance::Chance;
 pub use chart::{
     OPERATOR_NAMESPACE, RELEASE, install, install_with, without_admission, without_controller,
 };
-pub use cluster::{Cluster, Door, GROUP, Member, condition_is, etcdclusters};
+pub use cluster::{Cluster, Door, GROUP, Member, OldKey, condition_is, etcdclusters};
 pub use command::{Finished, run};
 pub use context::Context;
 pub use environment::Environment;

@@ -119,6 +119,10 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub member_status: Vec<MemberStatus>,
 
+    /// The newest minor that is known to be able to read every member's log; absent while that was not made sure of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_readable_by: Option<String>,
+
     /// The one bootstrap of this cluster, recorded before the first etcd starts and never changed: it is what keeps a second
     /// bootstrap from happening.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -77,6 +77,8 @@ pub struct Abilities {
     pub log_level: bool,
     /// A defragmentation is known to be sound whatever happens beside it.
     pub safe_defragment: bool,
+    /// It can read requests of the old store, which etcd before 3.6 puts into its log at every start.
+    pub reads_old_requests: bool,
     /// How corruption is looked for.
     pub corruption_check: CorruptionCheck,
 }
@@ -202,6 +204,7 @@ impl Version {
             bump_revision: from(3, 5, 10),
             auto_compaction_mode: from(3, 3, 0),
             log_level: from(3, 4, 0),
+            reads_old_requests: !from(3, 7, 0),
             // Before, a snapshot that arrives meanwhile can corrupt the data.
             safe_defragment: from(3, 6, 5) || (from(3, 5, 23) && !from(3, 6, 0)),
             corruption_check: if from(3, 6, 0) {

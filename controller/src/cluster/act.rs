@@ -185,10 +185,12 @@ pub(crate) async fn perform(
             .await?;
         }
         Step::AddLearner { .. }
+        | Step::AddVoter { .. }
         | Step::Promote { .. }
         | Step::MoveLeader { .. }
         | Step::EnableDowngrade { .. }
         | Step::CancelDowngrade
+        | Step::LogIsReadable { .. }
         | Step::Compact { .. }
         | Step::Defragment { .. }
         | Step::Disarm { .. } => asks::ask(context, cluster, seen, step).await?,

@@ -79,6 +79,11 @@ pub(crate) async fn observe(
         now: Timestamp::now(),
         seed: RandomState::new().hash_one(0_u8),
         cluster_id,
+        log_readable_by: status
+            .log_readable_by
+            .as_deref()
+            .and_then(|minor| format!("{minor}.0").parse().ok())
+            .map(Version::minor),
         locked_out,
         available_since: available.map(|known| known.last_transition_time.0),
         was_ready: status
@@ -88,6 +93,8 @@ pub(crate) async fn observe(
         members,
         quorum,
         foreign: foreign(context, cluster),
+        retained: retained(context, cluster),
+        start_afresh: object.annotations().contains_key(labels::START_AFRESH),
         starts,
         certificates,
         rotation_request,
@@ -122,6 +129,26 @@ fn foreign(context: &Context, cluster: &ValidatedCluster) -> Vec<String> {
     taken.extend(taken_in(&context.stores.budgets, cluster));
     taken.extend(taken_in(&context.stores.config_maps, cluster));
     taken
+}
+
+/// Claims without an owner that say they were another's of this name.
+fn retained(context: &Context, cluster: &ValidatedCluster) -> Vec<String> {
+    let mut names: Vec<String> = context
+        .stores
+        .claims
+        .state()
+        .into_iter()
+        .filter(|claim| {
+            in_cluster(claim.meta(), cluster) && !labels::belongs(claim.meta(), cluster)
+        })
+        .filter(|claim| {
+            claim.annotations().contains_key(labels::CLUSTER_UID)
+                && claim.metadata.deletion_timestamp.is_none()
+        })
+        .map(|claim| claim.name_any())
+        .collect();
+    names.sort();
+    names
 }
 
 fn taken_in<K>(store: &Store<K>, cluster: &ValidatedCluster) -> Vec<String>

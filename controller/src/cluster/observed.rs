@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::{
-    Running, ValidatedCluster, Version, v1beta2::BootstrapRecord, validated::Storage,
+    Minor, Running, ValidatedCluster, Version, v1beta2::BootstrapRecord, validated::Storage,
 };
 use jiff::Timestamp;
 
@@ -28,10 +28,16 @@ pub struct Observed {
     pub quorum: Option<Quorum>,
     /// Names of children that are taken by objects which are not this cluster's.
     pub foreign: Vec<String>,
+    /// Claims that a former cluster of this name was told to leave behind.
+    pub retained: Vec<String>,
+    /// Somebody has said that this cluster is to start empty beside them.
+    pub start_afresh: bool,
     /// How each member's etcd is told to start, as stored in the cluster's ConfigMap.
     pub starts: BTreeMap<String, Start>,
     /// Since when a quorum has been serving, by the last published status; absent while none was.
     pub available_since: Option<Timestamp>,
+    /// The newest minor that can read every member's log, as recorded in the status.
+    pub log_readable_by: Option<Minor>,
     /// Members answer, but let nobody in whom they do not know: authentication is on.
     pub locked_out: bool,
     /// The cluster has been whole before: what is missing now was lost, not still to come.

@@ -1,7 +1,7 @@
 //! What is published of a cluster: a pure function of what was seen and what was planned. No I/O.
 
 use etcd_operator_api::{
-    ValidatedCluster, Version,
+    Minor, ValidatedCluster, Version,
     v1beta2::{
         EtcdCluster, EtcdClusterStatus, MemberNames, MemberRole, MemberStatus, Phase, Summary,
         condition::{AVAILABLE, READY, RECONCILING, RECOVERING, SCALING, STALLED, UPGRADING},
@@ -20,6 +20,7 @@ use super::{
     children::{labels, services::CLIENT_PORT},
     names,
     observed::{Member, Observed},
+    plan::rollout,
     step::{Activity, Outlook, Plan, Reason, Step},
 };
 
@@ -111,8 +112,21 @@ pub(crate) fn status(
                 ..member_status(name, member, seen, &before.member_status)
             })
             .collect(),
+        log_readable_by: log_readable_by(seen, plan).map(|minor| minor.to_string()),
         bootstrap: before.bootstrap,
     }
+}
+
+/// Stands once it was made sure of, until a member runs that logs what newer ones cannot read.
+fn log_readable_by(seen: &Observed, plan: &Plan) -> Option<Minor> {
+    if let Some(Step::LogIsReadable { by }) = &plan.step {
+        return Some(*by);
+    }
+    let by = seen.log_readable_by?;
+    let logs_newly = seen
+        .running()
+        .is_none_or(|running| running.lowest().minor() >= rollout::logs_newly_from());
+    logs_newly.then_some(by)
 }
 
 /// The status of a resource that is held because its spec is not sound: what was last seen stays, nothing is touched.

@@ -24,6 +24,8 @@ pub enum Step {
     Start { members: Vec<String>, why: Why },
     /// Add a member to etcd as a learner.
     AddLearner { name: String },
+    /// Add a member to an etcd that knows no learners: it counts as a voter at once.
+    AddVoter { name: String },
     /// Make a learner a voter.
     Promote { id: u64, name: String },
     /// Take a member out of etcd.
@@ -38,6 +40,8 @@ pub enum Step {
     EnableDowngrade { to: Minor },
     /// Tell etcd that no downgrade is wanted any more.
     CancelDowngrade,
+    /// The same, at the end of a feigned one: by now every member's log can be read by this minor.
+    LogIsReadable { by: Minor },
     /// Drop every revision older than this one.
     Compact { revision: i64 },
     /// Give a member's free space back to the disk; it serves nobody meanwhile.
@@ -111,11 +115,13 @@ impl Step {
             Self::RotateAuthorities { .. } => "AuthoritiesRotated",
             Self::Start { .. } => "MemberStarted",
             Self::AddLearner { .. } => "LearnerAdded",
+            Self::AddVoter { .. } => "MemberAdded",
             Self::Promote { .. } => "LearnerPromoted",
             Self::Remove { .. } => "MemberRemoved",
             Self::MoveLeader { .. } => "LeaderMoved",
             Self::EnableDowngrade { .. } => "DowngradeEnabled",
             Self::CancelDowngrade => "DowngradeCancelled",
+            Self::LogIsReadable { .. } => "LogMadeReadable",
             Self::Compact { .. } => "Compacted",
             Self::Defragment { .. } => "Defragmented",
             Self::Disarm { .. } => "AlarmDisarmed",
@@ -153,6 +159,7 @@ impl Step {
                 .map(|name| about(name, format!("started {name}: {}", why.words())))
                 .collect(),
             Self::AddLearner { name } => vec![about(name, format!("added {name} as a learner"))],
+            Self::AddVoter { name } => vec![about(name, format!("added {name}"))],
             Self::Promote { name, .. } => vec![about(name, format!("promoted {name} to a voter"))],
             Self::Remove { name, why, .. } => {
                 vec![about(
@@ -165,6 +172,9 @@ impl Step {
             }
             Self::EnableDowngrade { to } => of_cluster(format!("etcd prepares its data for {to}")),
             Self::CancelDowngrade => of_cluster("cancelled the downgrade".to_owned()),
+            Self::LogIsReadable { by } => {
+                of_cluster(format!("every member's log can be read by {by}"))
+            }
             Self::Compact { revision } => of_cluster(format!(
                 "the quota is used up: dropped revisions older than {revision}"
             )),
@@ -234,6 +244,7 @@ impl fmt::Display for Step {
                 write!(f, "start {}: {}", members.join(", "), why.words())
             }
             Self::AddLearner { name } => write!(f, "add {name} as a learner"),
+            Self::AddVoter { name } => write!(f, "add {name} as a voter"),
             Self::Promote { name, .. } => write!(f, "promote {name} to a voter"),
             Self::Remove { name, why, .. } => {
                 write!(f, "remove {name} from the cluster: {}", why.words())
@@ -241,6 +252,7 @@ impl fmt::Display for Step {
             Self::MoveLeader { from, to, .. } => write!(f, "move leadership from {from} to {to}"),
             Self::EnableDowngrade { to } => write!(f, "prepare etcd for a downgrade to {to}"),
             Self::CancelDowngrade => write!(f, "cancel the downgrade"),
+            Self::LogIsReadable { by } => write!(f, "go on to {by}: every log is readable"),
             Self::Compact { revision } => write!(f, "compact to revision {revision}"),
             Self::Defragment { name } => write!(f, "defragment {name}"),
             Self::Disarm { kind, member_id } => {
@@ -302,6 +314,7 @@ reasons! {
     WaitingForMembers,
     WaitingForOldChildren,
     NameTaken,
+    ClaimsRetained,
     InvalidSpec,
     Paused,
     MembersMissing,
@@ -324,7 +337,6 @@ reasons! {
     IllegalVersionChange,
     CleaningUp,
     GrowingStorage,
-    NeedsNewerEtcd,
     SecretUnusable,
     RenewingCertificates,
     RotatingAuthorities,

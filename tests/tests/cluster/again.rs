@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::ensure;
-use etcd_operator_tests::{Cluster, Context, Outcome, until_all};
+use anyhow::{Context as _, ensure};
+use etcd_operator_tests::{Cluster, Context, Outcome, condition_is, until, until_all};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt, runtime::watcher};
 use serde_json::json;
@@ -23,7 +23,7 @@ async fn claims(cluster: &Cluster<'_>) -> anyhow::Result<BTreeMap<String, Option
         .collect())
 }
 
-pub(crate) async fn retained_claims_outlive_the_resource_and_a_namesake_leaves_them_alone(
+pub(crate) async fn retained_claims_outlive_the_resource_and_a_namesake_asks_before_it_leaves_them_alone(
     context: &Context,
 ) -> Outcome {
     let cluster = context.cluster("kept");
@@ -46,6 +46,21 @@ pub(crate) async fn retained_claims_outlive_the_resource_and_a_namesake_leaves_t
     ensure!(left == retained, "{retained:?} became {left:?}");
 
     cluster.create(&spec).await?;
+    let held = until(
+        context.clusters(),
+        "kept",
+        "the namesake to be held",
+        |found| found.is_some_and(|found| condition_is(found, "Stalled", "True")),
+    )
+    .await?
+    .context("the namesake")?;
+    let said = held.data["status"]["conditions"].to_string();
+    ensure!(said.contains("ClaimsRetained"), "{said}");
+    let afresh = "etcd.database.coreos.com/start-afresh=yes";
+    context
+        .kubectl(&["annotate", "etcdcluster", "kept", afresh])
+        .await?
+        .ok()?;
     cluster.ready().await?;
     let new = names(&cluster).await?;
     ensure!(

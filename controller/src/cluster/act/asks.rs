@@ -26,8 +26,11 @@ pub(super) async fn ask(
         source,
     };
     match step {
-        Step::AddLearner { name } => {
-            let options = MemberAddOptions::new().with_is_learner();
+        Step::AddLearner { name } | Step::AddVoter { name } => {
+            let options = match step {
+                Step::AddVoter { .. } => MemberAddOptions::new(),
+                _ => MemberAddOptions::new().with_is_learner(),
+            };
             let mut client = any_member(context, cluster, seen, step).await?;
             etcd::within(client.member_add([names::peer_url(cluster, name)], Some(options)))
                 .await
@@ -61,7 +64,7 @@ pub(super) async fn ask(
                     .map_err(refused)?;
             }
         }
-        Step::CancelDowngrade => {
+        Step::CancelDowngrade | Step::LogIsReadable { .. } => {
             let client = any_member(context, cluster, seen, step).await?;
             downgrade(client, DowngradeOptions::Cancel)
                 .await

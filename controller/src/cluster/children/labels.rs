@@ -26,6 +26,9 @@ pub const LOADS: &str = "etcd.database.coreos.com/authorities";
 /// On an EtcdCluster: a new value asks for new certificate authorities now.
 pub const ROTATE_CA: &str = "etcd.database.coreos.com/rotate-ca";
 
+/// On an EtcdCluster: it is to start empty although a former one of its name has left claims behind.
+pub const START_AFRESH: &str = "etcd.database.coreos.com/start-afresh";
+
 /// What Services, the budget and the scale subresource select members by.
 pub(crate) fn selector(cluster: &ValidatedCluster) -> Labels {
     Labels::from([

@@ -9,6 +9,7 @@ use etcd_operator_api::{
 };
 
 use crate::cluster::{
+    children::labels,
     names,
     observed::{Observed, is_ephemeral},
     step::{Activity, Plan, Reason, Step, Why},
@@ -19,6 +20,17 @@ pub(super) fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
         Plan::step(step, Activity::Creating, Reason::Bootstrapping, message)
     };
     let Some(record) = &seen.bootstrap else {
+        if !seen.retained.is_empty() && !seen.start_afresh {
+            return Plan::stalled(
+                Reason::ClaimsRetained,
+                format!(
+                    "a former cluster of this name has left its data in the claims {}: nothing is started. Delete them, or \
+                     give this resource the annotation {} to start empty and leave them alone",
+                    seen.retained.join(", "),
+                    labels::START_AFRESH
+                ),
+            );
+        }
         let members = names::founders(cluster);
         return creating(
             Step::RecordBootstrap {

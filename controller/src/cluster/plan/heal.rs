@@ -18,6 +18,8 @@ use crate::cluster::{
 /// How far behind the leader a learner may be when it is promoted. etcd itself asks only for 90 % of the leader's index,
 /// which on a long-lived cluster may be a million entries.
 const CAUGHT_UP: u64 = 500;
+/// And which part of the leader's log it may lack, as etcd counts it.
+const ENOUGH: u64 = 10;
 /// How long a process may take to open its database: as long as its startup probe allows.
 const LARGE_DATABASE: Duration = Duration::from_hours(1);
 
@@ -131,7 +133,12 @@ pub(super) fn learner(cluster: &ValidatedCluster, seen: &Observed) -> Option<Pla
             format!("waiting for {name} to start{}", troubles(seen)),
         ));
     };
-    if lag > CAUGHT_UP {
+    // Both: on a young cluster a few entries may be most of the log, on an old one a tenth of it is a million.
+    let leader = seen.leader().and_then(|leader| seen.members.get(leader));
+    let behind = leader
+        .and_then(|leader| leader.answer.as_ref())
+        .is_none_or(|leader| lag > leader.raft_index / ENOUGH);
+    if lag > CAUGHT_UP || behind {
         return Some(Plan::waiting(
             Activity::Scaling,
             Reason::LearnerCatchingUp,

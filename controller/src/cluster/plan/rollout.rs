@@ -1,7 +1,7 @@
 //! Version and configuration follow the spec: one member at a time, the leader last, each restarted on its own volume.
 
 use etcd_operator_api::{
-    ValidatedCluster, Version,
+    Minor, ValidatedCluster, Version,
     policy::{Running, VersionStep, judge_step},
 };
 
@@ -11,6 +11,7 @@ use crate::cluster::{
     observed::{Member, Observed, PodFacts, Stage, is_ephemeral},
     step::{Activity, Plan, Reason, Step, Why},
 };
+use crate::etcd::Answer;
 
 pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
     let outdated: Vec<(&String, &PodFacts, Why)> = seen
@@ -26,11 +27,11 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
     {
         return Some(plan);
     }
-    if let Some(plan) = unfinished_upgrade(cluster, seen) {
-        return Some(plan);
-    }
-    if let Some(plan) = downgrade(cluster, seen) {
-        return Some(plan);
+    let first = unfinished_upgrade(cluster, seen)
+        .or_else(|| readable_log(cluster, seen))
+        .or_else(|| downgrade(cluster, seen));
+    if first.is_some() {
+        return first;
     }
     let (name, pod, why) = outdated
         .iter()
@@ -105,7 +106,12 @@ fn unfinished_upgrade(cluster: &ValidatedCluster, seen: &Observed) -> Option<Pla
             !answer.storage_version.is_empty()
                 && !answer.storage_version.starts_with(&format!("{here}."))
         });
-    (behind && running.highest().minor() == here).then(|| {
+    // Unless that is how far a downgrade has come: the log is being made readable, or somebody has changed their mind.
+    let going_down = seen.voters().any(|(_, member)| {
+        let answer = member.answer.as_ref();
+        answer.is_some_and(|answer| answer.downgrade_to.is_some())
+    });
+    (behind && !going_down && running.highest().minor() == here).then(|| {
         Plan::waiting(
             Activity::Upgrading,
             Reason::RollingVersion,
@@ -115,6 +121,60 @@ fn unfinished_upgrade(cluster: &ValidatedCluster, seen: &Observed) -> Option<Pla
             ),
         )
     })
+}
+
+/// The first minor whose members log nothing that later ones cannot read.
+pub(crate) fn logs_newly_from() -> Minor {
+    Minor::new(3, 6)
+}
+
+/// Whether a member may be started as the spec's version on a log that the members before it have written.
+fn log_is_readable(cluster: &ValidatedCluster, seen: &Observed) -> bool {
+    cluster.version.abilities().reads_old_requests
+        || seen
+            .log_readable_by
+            .is_some_and(|by| by >= cluster.version.minor())
+        || seen
+            .running()
+            .is_none_or(|running| !running.lowest().abilities().reads_old_requests)
+}
+
+/// etcd before 3.6 logs each start as a request of its old store, which 3.7 cannot read: it ends at once if such an entry is
+/// younger than the member's last snapshot of its log. Snapshots come after 10,000 entries by default, so on a quiet cluster
+/// the entries of 3.5 are still there when 3.6 has long been running.
+///
+/// What makes every member take one at once is etcd's own preparation of a downgrade. So one is begun and, when every member
+/// has prepared itself, called off. Nothing is restarted for it, and no client notices.
+fn readable_log(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
+    let running = seen.running()?;
+    let (here, target) = (running.highest().minor(), cluster.version.minor());
+    let all_here = running.lowest().minor() == here && here.next() == target;
+    if !all_here || log_is_readable(cluster, seen) {
+        return None;
+    }
+    let below = here.previous()?;
+    let step = |step| {
+        Some(Plan::step(
+            step,
+            Activity::Upgrading,
+            Reason::RollingVersion,
+            format!("making every member's log readable for {target}"),
+        ))
+    };
+    let answers = || {
+        seen.voters()
+            .filter_map(|(_, member)| member.answer.as_ref())
+    };
+    let prepared = |answer: &Answer| answer.storage_version.starts_with(&format!("{below}."));
+    match answers().find_map(|answer| answer.downgrade_to.as_deref()) {
+        None => step(Step::EnableDowngrade { to: below }),
+        Some(_) if answers().all(prepared) => step(Step::LogIsReadable { by: target }),
+        Some(_) => Some(Plan::waiting(
+            Activity::Upgrading,
+            Reason::RollingVersion,
+            format!("every member is about to take a snapshot of its log, which {target} needs"),
+        )),
+    }
 }
 
 /// One minor down goes through etcd's Downgrade API: every member's data must be readable for the lower minor before the first
@@ -171,6 +231,10 @@ pub(crate) fn newcomer_version(cluster: &ValidatedCluster, seen: &Observed) -> V
     let Some(running) = seen.running() else {
         return cluster.version;
     };
+    // While an upgrade is under way a newcomer is given the log of those below, and must be able to read it.
+    if cluster.version.minor() > running.lowest().minor() {
+        return running.lowest();
+    }
     let joins = judge_step(running, cluster.version).is_ok()
         && cluster.version.minor() >= running.highest().minor();
     if joins {
@@ -187,9 +251,10 @@ pub(super) fn may_start_as(cluster: &ValidatedCluster, seen: &Observed, pod: &Po
         .values()
         .filter_map(|member| member.answer.as_ref()?.version.parse().ok());
     let versions = answering.chain(pod.version);
-    Running::among(versions).is_none_or(|running| {
+    let legal = Running::among(versions).is_none_or(|running| {
         judge_step(running, cluster.version).is_ok_and(|step| step != VersionStep::MinorDown)
-    })
+    });
+    legal && log_is_readable(cluster, seen)
 }
 
 /// etcd itself would let a member skip a minor: this is the only guard, the same one admission asks.

@@ -26,19 +26,23 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
         ));
     }
     if voters < size {
-        if !cluster.version.abilities().learners {
-            return Some(Plan::stalled(
-                Reason::NeedsNewerEtcd,
-                format!(
-                    "{voters} of {size} members, and etcd {} cannot take in a learner: upgrade to 3.4 or newer first",
-                    cluster.version
-                ),
-            ));
-        }
         let name = names::newcomer(cluster, seen);
         let message = format!("{voters} of {size} members: adding {name}");
+        // What runs decides, not what the spec asks for: an older etcd takes a learner for a voter, without a word.
+        let learners = seen
+            .running()
+            .is_some_and(|running| running.lowest().abilities().learners);
+        if !learners && !all_are_well(seen) {
+            // It counts towards the quorum before it has started, so the others must be a quorum without it.
+            return None;
+        }
+        let step = if learners {
+            Step::AddLearner { name }
+        } else {
+            Step::AddVoter { name }
+        };
         return Some(Plan::step(
-            Step::AddLearner { name },
+            step,
             Activity::Scaling,
             Reason::ScalingUp,
             message,
@@ -48,6 +52,11 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
         return Some(shrink(seen, size));
     }
     None
+}
+
+fn all_are_well(seen: &Observed) -> bool {
+    seen.voters()
+        .all(|(_, member)| member.healthy() && member.pod_ready())
 }
 
 fn shrink(seen: &Observed, size: usize) -> Plan {

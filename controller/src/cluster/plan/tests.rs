@@ -377,7 +377,49 @@ fn the_next_minor_waits_until_etcd_has_finished_the_last() {
         .as_mut()
         .unwrap()
         .storage_version = "3.6.0".to_owned();
+    seen.log_readable_by = Some(new.version.minor());
     assert!(plans(&new, &seen).starts_with("restart c-b: it is to run another version;"));
+}
+
+#[test]
+fn before_3_7_every_member_takes_a_snapshot_of_its_log_by_way_of_a_feigned_downgrade() {
+    let old = cluster(json!({"version": "3.6.16"}));
+    let new = cluster(json!({"version": "3.7.3"}));
+    let mut seen = formed(&old, &["c-a", "c-b", "c-d"]);
+    let storage = |seen: &mut Observed, names: &[&str], version: &str| {
+        for name in names {
+            let answer = member(seen, name).answer.as_mut().unwrap();
+            answer.downgrade_to = Some("3.5.0".to_owned());
+            answer.storage_version = version.to_owned();
+        }
+    };
+    assert_eq!(
+        plans(&new, &seen),
+        "prepare etcd for a downgrade to 3.5; Upgrading RollingVersion: making every member's log readable for 3.7"
+    );
+    storage(&mut seen, &["c-a", "c-b", "c-d"], "3.6.0");
+    storage(&mut seen, &["c-a"], "3.5.0");
+    assert!(
+        plans(&new, &seen)
+            .starts_with("no step; Upgrading RollingVersion: every member is about to"),
+        "{}",
+        plans(&new, &seen)
+    );
+    storage(&mut seen, &["c-a", "c-b", "c-d"], "3.5.0");
+    assert!(plans(&new, &seen).starts_with("go on to 3.7: every log is readable;"));
+    // Whoever changes their mind stays where they are.
+    assert!(plans(&old, &seen).starts_with("cancel the downgrade;"));
+
+    for name in ["c-a", "c-b", "c-d"] {
+        let answer = member(&mut seen, name).answer.as_mut().unwrap();
+        answer.downgrade_to = None;
+    }
+    seen.log_readable_by = Some(new.version.minor());
+    assert!(
+        plans(&new, &seen).contains("waiting until etcd counts itself as 3.6"),
+        "{}",
+        plans(&new, &seen)
+    );
 }
 
 #[test]
@@ -600,4 +642,59 @@ fn a_cluster_that_lets_nobody_in_is_not_called_lost() {
         plan.starts_with("no step; stalled AuthEnabled: etcd has authentication enabled"),
         "{plan}"
     );
+}
+
+#[test]
+fn a_young_learner_is_not_promoted_while_it_lacks_most_of_a_short_log() {
+    let cluster = cluster(json!({}));
+    let mut seen = formed(&cluster, &["c-a", "c-b", "c-n"]);
+    for name in ["c-a", "c-b", "c-n"] {
+        member(&mut seen, name).answer.as_mut().unwrap().raft_index = 100;
+    }
+    let learner = member(&mut seen, "c-n");
+    learner.listed.as_mut().unwrap().learner = true;
+    let answer = learner.answer.as_mut().unwrap();
+    (answer.learner, answer.applied_index) = (true, 80);
+    (answer.leader_id, answer.membership) = (id_of("c-a"), None);
+    assert!(plans(&cluster, &seen).contains("c-n is 20 entries behind the leader"));
+    member(&mut seen, "c-n")
+        .answer
+        .as_mut()
+        .unwrap()
+        .applied_index = 95;
+    assert!(plans(&cluster, &seen).starts_with("promote c-n to a voter;"));
+}
+
+#[test]
+fn an_etcd_without_learners_takes_a_voter_only_while_all_are_well_and_by_what_runs() {
+    let old = cluster(json!({"version": "3.3.27"}));
+    let new = cluster(json!({"version": "3.4.45"}));
+    let mut seen = formed(&old, &["c-a", "c-b"]);
+    for cluster in [&old, &new] {
+        let plan = plans(cluster, &seen);
+        assert!(
+            plan.starts_with("add c-") && plan.contains("as a voter; Scaling ScalingUp"),
+            "{plan}"
+        );
+    }
+    member(&mut seen, "c-b").pod.as_mut().unwrap().ready = false;
+    assert!(
+        plans(&old, &seen).starts_with("no step; Recovering WaitingForMembers"),
+        "{}",
+        plans(&old, &seen)
+    );
+}
+
+#[test]
+fn a_namesake_does_not_start_empty_beside_retained_claims_unless_asked_to() {
+    let cluster = cluster(json!({}));
+    let mut seen = nothing();
+    seen.retained = vec!["c-old".to_owned()];
+    let plan = plans(&cluster, &seen);
+    assert!(
+        plan.starts_with("no step; stalled ClaimsRetained: a former cluster of this name has left its data in the claims c-old"),
+        "{plan}"
+    );
+    seen.start_afresh = true;
+    assert!(plans(&cluster, &seen).starts_with("record the founders"));
 }
