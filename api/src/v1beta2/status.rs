@@ -107,6 +107,10 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub db_size: Option<Quantity>,
 
+    /// The largest volume that any member's claim asks for: `storage.size` may be put back to it, where volumes did not grow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_size: Option<Quantity>,
+
     /// Label selector of the members' Pods, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,

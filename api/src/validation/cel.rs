@@ -75,11 +75,13 @@ pub(crate) fn alpha() -> Vec<CelRule> {
         ("spec.storage.size", "spec.storage"),
         ("", ""),
     ];
+    // They speak of fields that v1alpha1 does not have, or has elsewhere.
+    let of_beta_alone = [Reason::TlsImmutable, Reason::StorageShrinks];
     let mut rules = Vec::new();
     for rule in cluster() {
         let place = shared
             .iter()
-            .find(|(beta, _)| *beta == rule.at && rule.reason != Reason::TlsImmutable);
+            .find(|(beta, _)| *beta == rule.at && !of_beta_alone.contains(&rule.reason));
         if let Some((_, alpha)) = place {
             rules.push(CelRule {
                 at: Cow::Borrowed(alpha),

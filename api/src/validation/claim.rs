@@ -1,6 +1,7 @@
 //! `spec.pod.persistentVolumeClaimSpec`: CoreOS's way to say where the data go.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaimSpec;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::cel::{CelRule, rule};
 use super::finding::{Judgement, Reason};
@@ -89,6 +90,7 @@ fn writable(claim: &PersistentVolumeClaimSpec) -> bool {
 pub(super) fn check_change(
     new: &EtcdClusterSpec,
     old: &EtcdClusterSpec,
+    claimed: Option<&Quantity>,
     judgement: &mut Judgement,
 ) {
     if without_size(new) != without_size(old) {
@@ -98,6 +100,7 @@ pub(super) fn check_change(
     judgement.violations.extend(storage::shrinks(
         volume_size(new),
         volume_size(old),
+        claimed,
         STORAGE_REQUEST,
     ));
 }
@@ -127,11 +130,18 @@ pub(super) fn cel() -> Vec<CelRule> {
             "(has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field}))"
         )
     };
-    let sizes = format!("{} && {}", has_size("self"), has_size("oldSelf"));
+    let (now, before) = (
+        "self.spec.pod.persistentVolumeClaimSpec",
+        "oldSelf.spec.pod.persistentVolumeClaimSpec",
+    );
+    let (new, old) = (size(now), size(before));
     let grown = format!(
-        "!({sizes}) || !isQuantity({new}) || !isQuantity({old}) || quantity({new}).compareTo(quantity({old})) >= 0",
-        new = size("self"),
-        old = size("oldSelf"),
+        "!({} && {} && {} && {}) || {}",
+        has("self.spec"),
+        has("oldSelf.spec"),
+        has_size(now),
+        has_size(before),
+        storage::grows_or_was_never_reached(&new, &old),
     );
     let fixed: Vec<String> = [
         "accessModes",
@@ -178,9 +188,9 @@ pub(super) fn cel() -> Vec<CelRule> {
         )
         .field(".pod.persistentVolumeClaimSpec"),
         rule(Reason::ClaimImmutable, FIELD, fixed.join(" && "), IMMUTABLE),
-        rule(Reason::StorageShrinks, FIELD, grown, storage::SHRINKS).holes(
-            storage::SHRINKS,
-            &[("old", &size("oldSelf")), ("new", &size("self"))],
-        ),
+        // At the root, because it asks the status.
+        rule(Reason::StorageShrinks, "", grown, storage::SHRINKS)
+            .holes(storage::SHRINKS, &[("old", &old), ("new", &new)])
+            .field(".spec.pod.persistentVolumeClaimSpec"),
     ]
 }

@@ -220,7 +220,11 @@ fn maintenance(spec: &EtcdClusterSpec) -> Maintenance {
 
 /// What may not change, and the step from what runs. Both have their defaults.
 fn check_change(new: &EtcdCluster, old: &EtcdCluster, judgement: &mut Judgement) {
-    storage::check_change(&new.spec, &old.spec, judgement);
+    let claimed = old
+        .status
+        .as_ref()
+        .and_then(|status| status.volume_size.as_ref());
+    storage::check_change(&new.spec, &old.spec, claimed, judgement);
     tls::check_change(new, old, judgement);
     let parsed = |cluster: &EtcdCluster| {
         cluster

@@ -118,14 +118,16 @@ pub(super) fn larger_than_quota(spec: &EtcdClusterSpec, quota: u64) -> Option<Vi
     Some(violation(field, Reason::StorageNotLargerThanQuota, message))
 }
 
-/// What of the storage may not change.
+/// What of the storage may not change. `claimed` is the largest volume that was ever asked for: a wish that no volume has
+/// followed, because its class cannot grow, may be taken back.
 pub(super) fn check_change(
     new: &EtcdClusterSpec,
     old: &EtcdClusterSpec,
+    claimed: Option<&Quantity>,
     judgement: &mut Judgement,
 ) {
     if claim_spec(new).is_some() || claim_spec(old).is_some() {
-        claim::check_change(new, old, judgement);
+        claim::check_change(new, old, claimed, judgement);
         return;
     }
     let class = |spec: &EtcdClusterSpec| {
@@ -151,7 +153,7 @@ pub(super) fn check_change(
     } else if !is {
         judgement
             .violations
-            .extend(shrinks(volume_size(new), volume_size(old), SIZE));
+            .extend(shrinks(volume_size(new), volume_size(old), claimed, SIZE));
     }
 }
 
@@ -162,11 +164,16 @@ fn is_ephemeral(spec: &EtcdClusterSpec) -> bool {
 pub(super) fn shrinks(
     new: Option<&Quantity>,
     old: Option<&Quantity>,
+    claimed: Option<&Quantity>,
     field: &str,
 ) -> Option<Violation> {
     let (new, old) = (new?, old?);
-    let shrunk = Amount::parse(new).ok()? < Amount::parse(old).ok()?;
-    shrunk.then(|| {
+    let wanted = Amount::parse(new).ok()?;
+    let shrunk = wanted < Amount::parse(old).ok()?;
+    let taken_back = claimed
+        .and_then(|claimed| Amount::parse(claimed).ok())
+        .is_some_and(|claimed| wanted >= claimed);
+    (shrunk && !taken_back).then(|| {
         violation(
             field,
             Reason::StorageShrinks,
@@ -194,11 +201,6 @@ pub(super) fn cel() -> Vec<CelRule> {
     };
     let either_claim = format!("{} || {}", has_claim("self"), has_claim("oldSelf"));
     let unequal_class = format!("{} == {}", class("self", ""), class("oldSelf", ""));
-    let both_sizes = format!(
-        "isQuantity({}) && isQuantity({})",
-        size("self"),
-        size("oldSelf")
-    );
     let mut rules = quantity_rules(SIZE);
     rules.extend([
         rule(Reason::StorageTwice, "spec", format!("!has(self.storage) || !{}", has_claim("self")), TWICE)
@@ -228,21 +230,27 @@ pub(super) fn cel() -> Vec<CelRule> {
         )
         .holes(EPHEMERAL_IMMUTABLE, &[("old", &format!("({} ? 'true' : 'false')", ephemeral("oldSelf")))])
         .field(".storage.ephemeral"),
+    ]);
+    // At the root, because it asks the status.
+    let (new, old) = (size("self.spec"), size("oldSelf.spec"));
+    let (now, before) = ("self.spec", "oldSelf.spec");
+    rules.push(
         rule(
             Reason::StorageShrinks,
-            "spec",
+            "",
             format!(
-                "{either_claim} || {} || {} || !({both_sizes}) || quantity({}).compareTo(quantity({})) >= 0",
-                ephemeral("self"),
-                ephemeral("oldSelf"),
-                size("self"),
-                size("oldSelf"),
+                "{} || {} || {} || {} || {}",
+                has_claim(now),
+                has_claim(before),
+                ephemeral(now),
+                ephemeral(before),
+                grows_or_was_never_reached(&new, &old),
             ),
             SHRINKS,
         )
-        .holes(SHRINKS, &[("old", &size("oldSelf")), ("new", &size("self"))])
-        .field(".storage.size"),
-    ]);
+        .holes(SHRINKS, &[("old", &old), ("new", &new)])
+        .field(".spec.storage.size"),
+    );
     rules.push(not_larger_rule(
         &has_claim("self"),
         &ephemeral("self"),
@@ -251,16 +259,30 @@ pub(super) fn cel() -> Vec<CelRule> {
     rules
 }
 
+/// In CEL at the root: not smaller than before, or than any volume was ever asked to be.
+pub(super) fn grows_or_was_never_reached(new: &str, old: &str) -> String {
+    let claimed = "string(oldSelf.status.volumeSize)";
+    format!(
+        "!isQuantity({new}) || !isQuantity({old}) || quantity({new}).compareTo(quantity({old})) >= 0 || \
+         (has(oldSelf.status) && has(oldSelf.status.volumeSize) && isQuantity({claimed}) && \
+         quantity({new}).compareTo(quantity({claimed})) >= 0)"
+    )
+}
+
 /// Growth only, where the size is a field of its own.
 pub(super) fn alpha_growth() -> CelRule {
-    let (new, old) = ("string(self)", "string(oldSelf)");
+    let (new, old) = ("string(self.spec.storage)", "string(oldSelf.spec.storage)");
     rule(
         Reason::StorageShrinks,
-        "spec.storage",
-        format!("!isQuantity({new}) || !isQuantity({old}) || quantity({new}).compareTo(quantity({old})) >= 0"),
+        "",
+        format!(
+            "!has(self.spec.storage) || !has(oldSelf.spec.storage) || {}",
+            grows_or_was_never_reached(new, old)
+        ),
         SHRINKS,
     )
     .holes(SHRINKS, &[("old", old), ("new", new)])
+    .field(".spec.storage")
 }
 
 fn not_larger_rule(has_claim: &str, ephemeral: &str, size: &str) -> CelRule {

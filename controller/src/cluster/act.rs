@@ -43,6 +43,10 @@ pub enum ActError {
     NobodyToAsk { what: String },
     #[error("{what} is not needed any more: the cluster has changed since it was looked at")]
     OutOfDate { what: String },
+    #[error(
+        "{what} cannot grow: put storage.size back, or let its storage class allow volume expansion"
+    )]
+    CannotGrow { what: String, source: kube::Error },
     #[error("{what} may not be evicted now: the disruption budget is used up")]
     BudgetUsedUp { what: String },
     #[error("the lease is not held: another controller may act")]
@@ -55,6 +59,7 @@ impl ActError {
         match self {
             Self::Api { .. } => Reason::KubernetesError,
             Self::NameTaken { .. } => Reason::NameTaken,
+            Self::CannotGrow { .. } => Reason::VolumesCannotGrow,
             Self::Certificate(_) => Reason::CertificateError,
             Self::Etcd { .. } if self.is_patience() => Reason::EtcdNotReadyYet,
             Self::Etcd { .. } => Reason::EtcdError,
@@ -68,7 +73,7 @@ impl ActError {
     /// Trying again will not help.
     pub(crate) fn needs_a_person(&self) -> bool {
         match self {
-            Self::NameTaken { .. } => true,
+            Self::NameTaken { .. } | Self::CannotGrow { .. } => true,
             Self::Certificate(error) => error.needs_a_person(),
             _ => false,
         }

@@ -2,6 +2,7 @@
 
 use etcd_operator_api::{
     Minor, ValidatedCluster, Version,
+    quantity::display_bytes,
     v1beta2::{
         EtcdCluster, EtcdClusterStatus, MemberNames, MemberRole, MemberStatus, Phase, Summary,
         condition::{AVAILABLE, READY, RECONCILING, RECOVERING, SCALING, STALLED, UPGRADING},
@@ -98,6 +99,12 @@ pub(crate) fn status(
             .map(|answer| answer.db_size)
             .max()
             .map(bytes),
+        volume_size: seen
+            .members
+            .values()
+            .filter_map(|member| member.claim.as_ref()?.requested)
+            .max()
+            .map(|bytes| Quantity(display_bytes(bytes))),
         selector: Some(selector),
         members: Some(MemberNames {
             ready: names_of(&ready),

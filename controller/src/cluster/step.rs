@@ -337,6 +337,7 @@ reasons! {
     IllegalVersionChange,
     CleaningUp,
     GrowingStorage,
+    VolumesCannotGrow,
     SecretUnusable,
     RenewingCertificates,
     RotatingAuthorities,

@@ -192,3 +192,31 @@ fn clients_keep_the_tls_mode_their_cluster_runs_with() {
     assert_eq!(refused[0].field, "spec.security.clientTLS.mode");
     assert_eq!(refused[0].reason, Reason::TlsImmutable);
 }
+
+#[test]
+fn a_size_that_no_volume_has_reached_may_be_put_back() {
+    let claim = |size: &str| {
+        json!({"pod": {"persistentVolumeClaimSpec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}},
+        }}})
+    };
+    let field = |size: &str| json!({"storage": {"size": size}});
+    let put_back = |from: Value, to: Value, claimed: Value| {
+        let mut old = cluster(from);
+        old["status"] = json!({"volumeSize": claimed});
+        let mut new = old.clone();
+        new["spec"] = to;
+        judge(&typed(&new), Some(&typed(&old)), &Policy::default()).violations
+    };
+    for spec in [&field as &dyn Fn(&str) -> Value, &claim] {
+        // The class could not grow: every claim still asks for 8Gi.
+        assert_eq!(put_back(spec("20Gi"), spec("8Gi"), json!("8Gi")), []);
+        // One of them did.
+        let refused = put_back(spec("20Gi"), spec("8Gi"), json!("20Gi"));
+        assert_eq!(refused[0].reason, Reason::StorageShrinks);
+        assert_eq!(
+            put_back(spec("20Gi"), spec("7Gi"), json!("8Gi"))[0].reason,
+            Reason::StorageShrinks
+        );
+    }
+}

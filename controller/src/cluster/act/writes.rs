@@ -67,7 +67,17 @@ pub(super) async fn grow(
         "metadata": {"uid": uid},
         "spec": {"resources": {"requests": {"storage": size}}},
     });
-    patch_claim(context, cluster, name, wish).await
+    match patch_claim(context, cluster, name, wish).await {
+        // The API server asks the class, and says no for good.
+        Err(ActError::Api {
+            what,
+            source: kube::Error::Api(status),
+        }) if matches!(status.code, 403 | 422) => Err(ActError::CannotGrow {
+            what,
+            source: kube::Error::Api(status),
+        }),
+        other => other,
+    }
 }
 
 /// Changes a claim. The change names the claim's UID: one of the same name made since is left alone, by a conflict.
