@@ -25,7 +25,7 @@ use super::{
     step::{Reason, Step, Why},
 };
 use crate::{FIELD_MANAGER, etcd::EtcdError};
-use writes::{create, delete, evict, grow, patch_claim};
+use writes::{adjust, create, delete, evict, grow, patch_claim};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
@@ -217,6 +217,16 @@ pub(crate) async fn perform(
                 Some(grow(context, cluster, name, &claim.uid, size))
             });
             try_join_all(claims).await?;
+        }
+        Step::Adjust { name, pod_uid } => {
+            let Some(pod) = seen
+                .members
+                .get(name)
+                .and_then(|member| member.pod.as_ref())
+            else {
+                return Ok(None);
+            };
+            adjust(context, cluster, name, pod_uid, &pod.in_place).await?;
         }
         Step::Restart { name, pod_uid, .. } => {
             remember_version(context, cluster, seen, name).await?;

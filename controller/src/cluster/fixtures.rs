@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{
-    children::{self, starts},
+    children::{self, InPlace, starts},
     observed::{
         AuthorityFacts, Certificates, ClaimFacts, Listed, Member, MemberCertificates, Observed,
         PodFacts, Quorum, Stage,
@@ -105,6 +105,8 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
             finished: false,
             version: Some(cluster.version),
             config: children::fingerprint(cluster, name),
+            in_place: InPlace::of(cluster),
+            does_not_fit: false,
             loads: Some(LOADS.to_owned()),
             restarts: 0,
             trouble: None,

@@ -357,6 +357,14 @@ pub(crate) fn pod_facts(pod: &Pod) -> PodFacts {
             .and_then(|annotations| annotations.get(labels::CONFIG))
             .cloned()
             .unwrap_or_default(),
+        in_place: annotations
+            .and_then(|annotations| serde_json::from_str(annotations.get(labels::IN_PLACE)?).ok())
+            .unwrap_or_default(),
+        does_not_fit: status.conditions.iter().flatten().any(|condition| {
+            condition.type_ == "PodResizePending"
+                && condition.status == "True"
+                && condition.reason.as_deref() == Some("Infeasible")
+        }),
         loads: annotations
             .and_then(|annotations| annotations.get(labels::LOADS))
             .cloned(),

@@ -7,6 +7,7 @@ use etcd_operator_api::{
 };
 use jiff::Timestamp;
 
+use super::children::InPlace;
 use crate::etcd::{Alarm, AlarmKind, Answer};
 
 /// One look at a cluster: its durable records, its children, and what etcd itself says.
@@ -115,7 +116,7 @@ pub struct Listed {
     pub started: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::struct_excessive_bools)] // Each is one independent fact about a pod.
 pub struct PodFacts {
     pub uid: String,
@@ -133,6 +134,10 @@ pub struct PodFacts {
     pub version: Option<Version>,
     /// Fingerprint of the configuration it was made with.
     pub config: String,
+    /// What was last put on it in place.
+    pub in_place: InPlace,
+    /// Its node has no room for the resources it was last given.
+    pub does_not_fit: bool,
     /// Fingerprint of the authorities it was started with; absent where it says nothing.
     pub loads: Option<String>,
     pub restarts: i32,

@@ -50,6 +50,8 @@ pub enum Step {
     Disarm { kind: AlarmKind, member_id: u64 },
     /// Ask for larger volumes; members go on meanwhile.
     GrowClaims { members: Vec<String>, size: String },
+    /// Change labels, annotations or resources of a running pod; where Kubernetes cannot, restart it.
+    Adjust { name: String, pod_uid: String },
     /// Evict a pod, or delete one that serves nobody, so that it is made anew on its claim.
     Restart {
         name: String,
@@ -126,6 +128,7 @@ impl Step {
             Self::Defragment { .. } => "Defragmented",
             Self::Disarm { .. } => "AlarmDisarmed",
             Self::GrowClaims { .. } => "ClaimGrown",
+            Self::Adjust { .. } => "MemberAdjusted",
             Self::Restart { .. } => "MemberRestarted",
             Self::DeletePod { .. } => "PodDeleted",
             Self::DeleteClaim { .. } => "ClaimDeleted",
@@ -186,6 +189,9 @@ impl Step {
                 .iter()
                 .map(|name| about(name, format!("asked for {size} for claim {name}")))
                 .collect(),
+            Self::Adjust { name, .. } => {
+                vec![about(name, format!("changed the pod of {name} in place"))]
+            }
             Self::Restart { name, why, .. } => {
                 vec![about(name, format!("restarted {name}: {}", why.words()))]
             }
@@ -261,6 +267,7 @@ impl fmt::Display for Step {
             Self::GrowClaims { members, size } => {
                 write!(f, "grow the claims of {} to {size}", members.join(", "))
             }
+            Self::Adjust { name, .. } => write!(f, "change the pod of {name} in place"),
             Self::Restart { name, why, .. } => write!(f, "restart {name}: {}", why.words()),
             Self::DeletePod { name, why, .. } => write!(f, "delete pod {name}: {}", why.words()),
             Self::DeleteClaim { name, .. } => {

@@ -15,7 +15,10 @@ use serde_json::{Value, json};
 use super::ActError;
 use crate::{
     FIELD_MANAGER,
-    cluster::{Context, children::labels},
+    cluster::{
+        Context,
+        children::{InPlace, labels},
+    },
 };
 
 /// Creates a child; that it is there already means only that our cache was behind, if it is ours.
@@ -124,6 +127,54 @@ where
             source,
         }),
     }
+}
+
+/// Changes a running pod: its resources first, then its metadata, which also notes that both were done.
+pub(super) async fn adjust(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    name: &str,
+    uid: &str,
+    before: &InPlace,
+) -> Result<(), ActError> {
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), &cluster.namespace);
+    let failed = |source| ActError::Api {
+        what: format!("Pod {name}"),
+        source,
+    };
+    let wanted = InPlace::of(cluster);
+    if wanted.resources != before.resources {
+        let resources = json!(wanted.resources.clone().unwrap_or_default());
+        let mut change = json!({
+            "metadata": {"uid": uid},
+            "spec": {"containers": [{"name": "etcd", "resources": resources}]},
+        });
+        // What is no longer asked for goes, instead of being merged with what is.
+        change["spec"]["containers"][0]["resources"]["$patch"] = "replace".into();
+        let resized = api
+            .patch_subresource(
+                "resize",
+                name,
+                &PatchParams::default(),
+                &Patch::Strategic(&change),
+            )
+            .await;
+        match resized {
+            Ok(_) => {}
+            // A Kubernetes that cannot, or a change that it does not make in place: the pod is made anew.
+            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403..=405 | 422) => {
+                return evict(context, cluster, name, uid).await;
+            }
+            Err(source) => return Err(failed(source)),
+        }
+    }
+    let mut metadata = wanted.metadata_since(before);
+    metadata["uid"] = uid.into();
+    let change = json!({"metadata": metadata});
+    api.patch(name, &PatchParams::default(), &Patch::Merge(&change))
+        .await
+        .map_err(failed)?;
+    Ok(())
 }
 
 /// Asks Kubernetes to evict exactly this pod: whoever drains a node at the same moment draws on the same disruption budget, and

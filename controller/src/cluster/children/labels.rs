@@ -21,6 +21,8 @@ pub const CLAIM_VERSION: &str = "etcd.database.coreos.com/version";
 /// Fingerprint of the configuration a pod was made with.
 pub const CONFIG: &str = "etcd.database.coreos.com/config";
 
+/// What of the spec was last put on a pod in place.
+pub const IN_PLACE: &str = "etcd.database.coreos.com/in-place";
 /// Fingerprint of the certificate authorities a pod was started with.
 pub const LOADS: &str = "etcd.database.coreos.com/authorities";
 /// On an EtcdCluster: a new value asks for new certificate authorities now.

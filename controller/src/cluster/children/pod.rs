@@ -15,7 +15,7 @@ use k8s_openapi::{
 };
 
 use super::{
-    fingerprint, flags, labels,
+    InPlace, fingerprint, flags, labels,
     services::{CLIENT_PORT, METRICS_PORT, PEER_PORT},
     starts, tls,
 };
@@ -32,6 +32,7 @@ pub(crate) fn pod(cluster: &ValidatedCluster, member: &str) -> Pod {
     all_labels.insert(labels::VERSION.to_owned(), cluster.version.to_string());
     let mut annotations = policy.annotations.clone();
     annotations.insert(labels::CONFIG.to_owned(), fingerprint(cluster, member));
+    annotations.insert(labels::IN_PLACE.to_owned(), InPlace::of(cluster).text());
     let mut metadata = labels::metadata(cluster, member, all_labels);
     metadata.annotations = Some(annotations);
 

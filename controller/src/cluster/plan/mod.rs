@@ -78,6 +78,7 @@ fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
         storage::room_for_the_unwell,
         heal::wait_for_health,
         rollout::follow_spec,
+        rollout::in_place,
         certificates::rotate,
         alarms::out_of_space,
         // A class that cannot grow must not keep anything else from happening.

@@ -7,7 +7,7 @@ use etcd_operator_api::{
 
 use super::gate;
 use crate::cluster::{
-    children,
+    children::{self, InPlace},
     observed::{Member, Observed, PodFacts, Stage, is_ephemeral},
     step::{Activity, Plan, Reason, Step, Why},
 };
@@ -89,6 +89,44 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
         why: *why,
     };
     Some(Plan::step(step, activity, reason, progress))
+}
+
+/// What needs no restart is changed while members serve, one at a time: a change that Kubernetes cannot make after all becomes
+/// a restart, so the gate is asked all the same.
+pub(super) fn in_place(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
+    let wanted = InPlace::of(cluster);
+    let outdated: Vec<(&String, &PodFacts)> = seen
+        .voters()
+        .filter_map(|(name, member)| Some((name, member.pod.as_ref()?)))
+        .filter(|(_, pod)| pod.in_place != wanted)
+        .collect();
+    let leader = seen.leader();
+    let (name, pod) = outdated
+        .iter()
+        .find(|(name, _)| Some(*name) != leader)
+        .or(outdated.first())?;
+    let total = seen.voters().count();
+    let progress = format!(
+        "{} of {total} members have the new labels, annotations and resources",
+        total - outdated.len()
+    );
+    if let Some(refusal) = gate::why_not_stop(seen, name) {
+        return Some(Plan::waiting(
+            Activity::Configuring,
+            Reason::MemberUnhealthy,
+            format!("{progress}; {refusal}"),
+        ));
+    }
+    let step = Step::Adjust {
+        name: (*name).clone(),
+        pod_uid: pod.uid.clone(),
+    };
+    Some(Plan::step(
+        step,
+        Activity::Configuring,
+        Reason::RollingConfiguration,
+        progress,
+    ))
 }
 
 /// The last step up is finished only when etcd itself counts the cluster as the new minor (from 3.6 on it says so): a
@@ -278,7 +316,7 @@ pub(super) fn why_outdated(
     if pod.version.as_ref() != Some(&cluster.version) {
         return Some(Why::Upgrade);
     }
-    if pod.config != children::fingerprint(cluster, name) {
+    if pod.config != children::fingerprint(cluster, name) || pod.does_not_fit {
         return Some(Why::Configuration);
     }
     let certificates = seen.certificates.as_ref()?;

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::{plan, rollout};
 use crate::{
     cluster::{
-        children::{self, starts},
+        children::{self, InPlace, starts},
         fixtures::{self, CLUSTER_ID, id_of},
         observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum, Start, quorum_of},
         step::{Outlook, Reason, Step},
@@ -360,6 +360,8 @@ impl World {
                 finished: false,
                 version: Some(pod.version),
                 config: pod.config.clone(),
+                in_place: InPlace::of(&self.cluster),
+                does_not_fit: false,
                 loads: Some(fixtures::LOADS.to_owned()),
                 restarts: 0,
                 trouble: None,

@@ -698,3 +698,26 @@ fn a_namesake_does_not_start_empty_beside_retained_claims_unless_asked_to() {
     seen.start_afresh = true;
     assert!(plans(&cluster, &seen).starts_with("record the founders"));
 }
+
+#[test]
+fn labels_and_resources_are_changed_in_place_one_member_at_a_time() {
+    let old = cluster(json!({}));
+    let new = cluster(json!({"pod": {
+        "labels": {"team": "a"},
+        "resources": {"requests": {"memory": "1Gi"}},
+    }}));
+    let mut seen = formed(&old, &["c-a", "c-b", "c-d"]);
+    assert_eq!(
+        plans(&new, &seen),
+        "change the pod of c-b in place; Configuring RollingConfiguration: 0 of 3 members have the new labels, annotations \
+         and resources"
+    );
+    for name in ["c-a", "c-b", "c-d"] {
+        seen.members
+            .insert(name.to_owned(), healthy_member(&new, name));
+    }
+    assert_eq!(plans(&new, &seen), "no step; settled");
+    // Resources that the node has no room for: elsewhere, perhaps.
+    member(&mut seen, "c-d").pod.as_mut().unwrap().does_not_fit = true;
+    assert!(plans(&new, &seen).starts_with("restart c-d: its configuration has changed;"));
+}
