@@ -163,7 +163,7 @@ pub struct ListedMember {
 
 /// Asks one member for its status and, where it can vouch for it, the member list.
 pub(crate) async fn ask(endpoint: &Endpoint) -> Result<Answer, EtcdError> {
-    let mut client = connect(endpoint).await?;
+    let mut client = Box::pin(connect_for(endpoint, PATIENCE)).await?;
     let status = within(client.status()).await?;
     let mut answer = read_status(&status).ok_or(EtcdError::NoHeader)?;
     // A learner serves no linearizable reads; without a leader nobody does, and asking would only cost the time-out.
@@ -252,10 +252,6 @@ async fn is_compacted(client: &mut Client, revision: i64) -> Option<bool> {
     }
 }
 
-async fn connect(endpoint: &Endpoint) -> Result<Client, EtcdError> {
-    connect_for(endpoint, PATIENCE).await
-}
-
 /// Opens a connection to one member for calls that may take this long.
 pub(crate) async fn connect_for(
     endpoint: &Endpoint,
@@ -273,7 +269,7 @@ pub(crate) async fn connect_for(
         }
         options = options.with_tls(tls);
     }
-    within(Client::connect([&endpoint.url], Some(options))).await
+    Box::pin(within(Client::connect([&endpoint.url], Some(options)))).await
 }
 
 /// Bounds one call in time: a frozen process accepts connections and answers nothing.

@@ -123,6 +123,14 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub member_status: Vec<MemberStatus>,
 
+    /// When the operator last dropped old revisions, because the quota was used up.
+    #[serde(
+        default,
+        deserialize_with = "known_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub compacted: Option<Time>,
+
     /// The newest minor that is known to be able to read every member's log; absent while that was not made sure of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_readable_by: Option<String>,

@@ -198,14 +198,14 @@ pub(crate) async fn perform(
         | Step::LogIsReadable { .. }
         | Step::Compact { .. }
         | Step::Defragment { .. }
-        | Step::Disarm { .. } => asks::ask(context, cluster, seen, step).await?,
+        | Step::Disarm { .. } => Box::pin(asks::ask(context, cluster, seen, step)).await?,
         Step::Remove { name, why, .. } => {
             let nothing_left = seen
                 .members
                 .get(name)
                 .is_none_or(|member| member.pod.is_none() && member.claim.is_none());
             still_beyond_hope(context, cluster, name, *why, step).await?;
-            asks::ask(context, cluster, seen, step).await?;
+            Box::pin(asks::ask(context, cluster, seen, step)).await?;
             if nothing_left {
                 // No pod or claim will be cleared away later, and the Secrets with them.
                 certificates::forget(context, cluster, name).await?;

@@ -138,12 +138,12 @@ impl Loaded {
                 digest.update(Sha256::digest(trusted));
             }
         }
-        let first = digest.finalize();
-        first
+        let first = digest
+            .finalize()
             .iter()
             .take(8)
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+            .fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        format!("{first:016x}")
     }
 }
 

@@ -77,6 +77,7 @@ pub(crate) fn nothing() -> Observed {
         retained: Vec::new(),
         start_afresh: false,
         log_readable_by: None,
+        compacted: None,
         locked_out: false,
         starts: BTreeMap::new(),
         was_ready: false,

@@ -79,6 +79,7 @@ pub(crate) async fn observe(
         now: Timestamp::now(),
         seed: RandomState::new().hash_one(0_u8),
         cluster_id,
+        compacted: status.compacted.as_ref().map(|at| at.0),
         log_readable_by: status
             .log_readable_by
             .as_deref()

@@ -37,6 +37,8 @@ pub struct Observed {
     pub starts: BTreeMap<String, Start>,
     /// Since when a quorum has been serving, by the last published status; absent while none was.
     pub available_since: Option<Timestamp>,
+    /// When old revisions were last dropped to make room, by the last published status.
+    pub compacted: Option<Timestamp>,
     /// The newest minor that can read every member's log, as recorded in the status.
     pub log_readable_by: Option<Minor>,
     /// Members answer, but let nobody in whom they do not know: authentication is on.

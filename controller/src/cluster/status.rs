@@ -119,6 +119,10 @@ pub(crate) fn status(
                 ..member_status(name, member, seen, &before.member_status)
             })
             .collect(),
+        compacted: match plan.step {
+            Some(Step::Compact { .. }) => Some(Time(seen.now)),
+            _ => seen.compacted.map(Time),
+        },
         log_readable_by: log_readable_by(seen, plan).map(|minor| minor.to_string()),
         bootstrap: before.bootstrap,
     }

@@ -5,6 +5,7 @@
 //! a time, and writes let in again once there is room.
 
 use etcd_operator_api::{ValidatedCluster, quantity::display_bytes};
+use jiff::Timestamp;
 
 use super::{gate, rollout};
 use crate::{
@@ -170,8 +171,13 @@ pub(super) fn make_room(cluster: &ValidatedCluster, seen: &Observed) -> Option<P
         .iter()
         .filter(|(name, member, answer)| {
             let quota = quota_of(name, member, answer).unwrap_or(cluster.options.quota_bytes);
+            // What a compaction has freed is counted as free only after the next write, and there are none: once after each
+            // compaction a file is made smaller without asking how much of it is in use.
+            let tried = member
+                .defragmented
+                .is_some_and(|at| at >= seen.compacted.unwrap_or(Timestamp::MIN));
             size(answer) > percent(quota, FULL_PERCENT)
-                && in_use(answer) < percent(quota, WORTH_FREEING_PERCENT)
+                && (!tried || in_use(answer) < percent(quota, WORTH_FREEING_PERCENT))
         })
         .map(|(name, ..)| *name)
         .collect();

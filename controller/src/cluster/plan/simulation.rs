@@ -432,6 +432,7 @@ impl World {
             retained: Vec::new(),
             start_afresh: false,
             log_readable_by: None,
+            compacted: None,
             locked_out: false,
             starts: cache.starts.clone(),
             was_ready: cache.was_ready,

@@ -126,6 +126,19 @@ fn a_used_up_quota_is_compacted_then_defragmented_leader_last_then_disarmed() {
 }
 
 #[test]
+fn each_file_is_tried_once_after_each_compaction_whatever_it_says_is_in_use() {
+    let cluster = cluster(json!({"options": {"quotaBackend": "100Mi"}}));
+    let mut seen = full(&cluster, 99);
+    seen.compacted = Some(now());
+    for name in ["c-a", "c-b", "c-d"] {
+        member(&mut seen, name).defragmented = Some(now());
+    }
+    assert!(plans(&cluster, &seen).starts_with("no step; stalled NoSpace"));
+    member(&mut seen, "c-d").defragmented = Some(now() - SignedDuration::from_secs(1));
+    assert!(plans(&cluster, &seen).starts_with("defragment c-d; Recovering NoSpace"));
+}
+
+#[test]
 fn room_is_made_only_while_every_member_answers() {
     let cluster = cluster(json!({"options": {"quotaBackend": "100Mi"}}));
     let mut seen = full(&cluster, 10);
@@ -139,6 +152,9 @@ fn data_that_do_not_fit_are_left_to_a_person_and_a_larger_quota_is_rolled_out() 
     let small = cluster(json!({"options": {"quotaBackend": "100Mi"}}));
     let large = cluster(json!({"options": {"quotaBackend": "200Mi"}}));
     let mut seen = full(&small, 99);
+    for name in ["c-a", "c-b", "c-d"] {
+        member(&mut seen, name).defragmented = Some(now());
+    }
     assert_eq!(
         plans(&small, &seen),
         "no step; stalled NoSpace: etcd refuses writes: the quota of 100Mi is used up, 99Mi are in use: raise \
