@@ -211,6 +211,49 @@ pub(crate) async fn a_changed_option_rolls_one_member_at_a_time_and_volumes_grow
     exactly(context, &cluster, 3).await
 }
 
+pub(crate) async fn labels_and_resources_change_without_a_restart(context: &Context) -> Outcome {
+    let cluster = context.cluster("in-place");
+    let asks = |cpu: &str| json!({"requests": {"cpu": cpu, "memory": "64Mi"}});
+    cluster
+        .create(
+            &json!({"pod": {"labels": {"team": "a", "stage": "test"}, "resources": asks("10m")}}),
+        )
+        .await?;
+    cluster.ready().await?;
+    let pods = identities(&cluster).await?;
+    cluster
+        .change(&json!({"pod": {"labels": {"team": "b", "stage": null}, "resources": asks("20m")}}))
+        .await?;
+    cluster.ready().await?;
+    ensure!(
+        identities(&cluster).await? == pods,
+        "pods were replaced for what can be changed in place"
+    );
+    for pod in cluster.pods().await? {
+        let labels = pod.labels();
+        ensure!(
+            labels.get("team").is_some_and(|team| team == "b") && !labels.contains_key("stage"),
+            "{} has the labels {labels:?}",
+            pod.name_any()
+        );
+        let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
+        let cpu = container
+            .and_then(|container| container.resources.as_ref()?.requests.as_ref()?.get("cpu"));
+        ensure!(
+            cpu == Some(&Quantity("20m".to_owned())),
+            "{} asks for {cpu:?}",
+            pod.name_any()
+        );
+        let restarts = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.container_statuses.as_ref()?.first())
+            .map(|container| container.restart_count);
+        ensure!(restarts == Some(0), "{} was restarted", pod.name_any());
+    }
+    Ok(())
+}
+
 async fn identities(cluster: &Cluster<'_>) -> anyhow::Result<Vec<String>> {
     let pods = cluster.pods().await?;
     pods.iter()
