@@ -263,7 +263,7 @@ impl OldKey {
         if let Some(tls) = &self.tls {
             options = options.with_tls(tls.clone());
         }
-        let mut client = EtcdClient::connect([&self.endpoint], Some(options)).await?;
+        let mut client = Box::pin(EtcdClient::connect([&self.endpoint], Some(options))).await?;
         client.status().await?;
         Ok(client)
     }

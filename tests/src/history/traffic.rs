@@ -11,9 +11,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use etcd_client::{
-    Client, Compare, CompareOp, EventType, Txn, TxnOp, WatchOptions,
-};
+use etcd_client::{Client, Compare, CompareOp, EventType, Txn, TxnOp, WatchOptions};
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 use super::{Committed, History, Outcome, Read, Tick, Write, judge};

@@ -176,7 +176,7 @@ pub(crate) async fn upgrades_go_on_where_a_killed_controller_left_them(
     let mut chance = Chance::from_process();
     println!("  controllers are killed at moments of {}", chance.told());
     scale(context, CONTROLLER, 2).await?;
-    let played = interrupted(context, &mut chance).await;
+    let played = Box::pin(interrupted(context, &mut chance)).await;
     scale(context, CONTROLLER, 1).await?;
     played.with_context(|| chance.told())
 }
