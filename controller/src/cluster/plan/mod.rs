@@ -6,9 +6,13 @@
 mod alarms;
 mod bootstrap;
 mod certificates;
+#[cfg(test)]
+mod exhaustive;
 mod gate;
 mod heal;
 mod maintenance;
+#[cfg(test)]
+mod model;
 mod restart;
 pub(crate) mod rollout;
 #[cfg(test)]
