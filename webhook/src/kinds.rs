@@ -1,15 +1,34 @@
 //! The kinds that are judged, each by the rules of the API. Pure.
 
-use etcd_operator_api::v1beta2::{EtcdBackup, EtcdCluster, EtcdRestore};
+use etcd_operator_api::v1beta2::{
+    EtcdBackup, EtcdBackupSpec, EtcdBackupStatus, EtcdCluster, EtcdClusterSpec, EtcdClusterStatus,
+    EtcdRestore, EtcdRestoreSpec, EtcdRestoreStatus,
+};
 use etcd_operator_api::{
     Judgement, Policy, default_backup, default_cluster, default_restore, default_update, judge,
     judge_backup, judge_delete, judge_restore,
 };
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 use crate::object::Judged;
 
 impl Judged for EtcdCluster {
     const KIND: &'static str = "EtcdCluster";
+    type Spec = EtcdClusterSpec;
+    type Status = EtcdClusterStatus;
+
+    fn from_parts(metadata: ObjectMeta, spec: Self::Spec, status: Option<Self::Status>) -> Self {
+        Self {
+            metadata,
+            spec,
+            status,
+        }
+    }
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 
     fn same_spec(&self, other: &Self) -> bool {
         self.spec == other.spec
@@ -33,6 +52,20 @@ impl Judged for EtcdCluster {
 
 impl Judged for EtcdBackup {
     const KIND: &'static str = "EtcdBackup";
+    type Spec = EtcdBackupSpec;
+    type Status = EtcdBackupStatus;
+
+    fn from_parts(metadata: ObjectMeta, spec: Self::Spec, status: Option<Self::Status>) -> Self {
+        Self {
+            metadata,
+            spec,
+            status,
+        }
+    }
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 
     fn same_spec(&self, other: &Self) -> bool {
         self.spec == other.spec
@@ -49,6 +82,20 @@ impl Judged for EtcdBackup {
 
 impl Judged for EtcdRestore {
     const KIND: &'static str = "EtcdRestore";
+    type Spec = EtcdRestoreSpec;
+    type Status = EtcdRestoreStatus;
+
+    fn from_parts(metadata: ObjectMeta, spec: Self::Spec, status: Option<Self::Status>) -> Self {
+        Self {
+            metadata,
+            spec,
+            status,
+        }
+    }
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 
     fn same_spec(&self, other: &Self) -> bool {
         self.spec == other.spec

@@ -3,7 +3,10 @@
 //! The mutating step already refuses, and with everything that is wrong: the API server checks its own schema and CEL between the two
 //! steps, and would otherwise show only its part of the story.
 
+use std::collections::BTreeMap;
+
 use etcd_operator_api::{Judgement, Policy};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,8 +19,17 @@ const GROUP: &str = "etcd.database.coreos.com";
 const VERSION: &str = "v1beta2";
 
 /// A kind that is judged here.
-pub trait Judged: DeserializeOwned + Serialize {
+pub trait Judged: Serialize + Sized {
     const KIND: &'static str;
+    type Spec: DeserializeOwned;
+    type Status: DeserializeOwned;
+
+    fn from_parts(metadata: ObjectMeta, spec: Self::Spec, status: Option<Self::Status>) -> Self;
+    fn metadata(&self) -> &ObjectMeta;
+
+    fn is_being_deleted(&self) -> bool {
+        self.metadata().deletion_timestamp.is_some()
+    }
 
     /// Whether both ask for the same, whatever else changed.
     fn same_spec(&self, other: &Self) -> bool;
@@ -42,12 +54,12 @@ pub fn mutate<K: Judged>(
     let Some(object) = request.object else {
         return Ok(Verdict::allowed());
     };
-    if is_being_deleted(object) {
-        return Ok(Verdict::allowed());
-    }
     let Ok(mut new) = decode::<K>(object) else {
         return Ok(Verdict::allowed());
     };
+    if new.is_being_deleted() {
+        return Ok(Verdict::allowed());
+    }
     let old = old::<K>(request);
     if old.as_ref().is_some_and(|old| old.same_spec(&new)) {
         return Ok(Verdict::allowed());
@@ -77,13 +89,11 @@ pub fn validate<K: Judged>(
     let Some(object) = request.object else {
         return Ok(Verdict::allowed());
     };
-    // Whatever is wrong with it, its finalizer must be removable.
-    if is_being_deleted(object) {
-        return Ok(Verdict::allowed());
-    }
-    let old = old::<K>(request);
-    let new: K = match decode(object) {
+    let new: K = match decode::<K>(object) {
+        // Whatever is wrong with it, its finalizer must be removable.
+        Ok(new) if new.is_being_deleted() => return Ok(Verdict::allowed()),
         Ok(new) => new,
+        Err(_) if is_being_deleted(object) => return Ok(Verdict::allowed()),
         // It passed the schema and is still not what our types hold. Stored, it would be unreadable to the controller as well.
         Err(error) => {
             return Ok(Verdict::Refused {
@@ -96,6 +106,7 @@ pub fn validate<K: Judged>(
             });
         }
     };
+    let old = old::<K>(request);
     if old.as_ref().is_some_and(|old| old.same_spec(&new)) {
         return Ok(Verdict::allowed());
     }
@@ -132,7 +143,61 @@ fn expect<K: Judged>(request: &AdmissionRequest<'_>) -> Result<(), ReviewError> 
 }
 
 fn decode<K: Judged>(object: &RawValue) -> serde_json::Result<K> {
-    serde_json::from_str(object.get())
+    let Parts::<K::Spec, K::Status> {
+        metadata,
+        spec,
+        status,
+    } = serde_json::from_str(object.get())?;
+    Ok(K::from_parts(metadata.into(), spec, status))
+}
+
+/// An object as far as it is judged.
+#[derive(Deserialize)]
+struct Parts<Spec, Status> {
+    metadata: Metadata,
+    spec: Spec,
+    #[serde(default = "Option::default")]
+    status: Option<Status>,
+}
+
+/// What the rules ask of the metadata. `managedFields`, which is most of it in a stored object, is skipped over.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: Option<String>,
+    generate_name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    generation: Option<i64>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    deletion_timestamp: Option<Time>,
+}
+
+impl From<Metadata> for ObjectMeta {
+    fn from(metadata: Metadata) -> Self {
+        let Metadata {
+            name,
+            generate_name,
+            namespace,
+            uid,
+            generation,
+            labels,
+            annotations,
+            deletion_timestamp,
+        } = metadata;
+        Self {
+            name,
+            generate_name,
+            namespace,
+            uid,
+            generation,
+            labels,
+            annotations,
+            deletion_timestamp,
+            ..Self::default()
+        }
+    }
 }
 
 /// Only an update has an old self to be compared with. One our types cannot read gives no comparison.
@@ -143,6 +208,7 @@ fn old<K: Judged>(request: &AdmissionRequest<'_>) -> Option<K> {
     request.old_object.and_then(|object| decode(object).ok())
 }
 
+/// Asked of what our types cannot read.
 fn is_being_deleted(object: &RawValue) -> bool {
     #[derive(Deserialize)]
     struct Object<'a> {
