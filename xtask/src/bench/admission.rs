@@ -1,6 +1,6 @@
 //! `cargo xtask bench admission`: what one admission costs, beside a webhook on controller-runtime that checks the size only.
 //!
-//! Directly: both programs pinned to one core, the same client on another, the same reviews over TLS on kept connections of
+//! Directly, as root: both programs pinned to one core and ahead of everything else, the same client on another, the same reviews over TLS on kept connections of
 //! HTTP/1.1, which is what API servers use; all on loopback. Then as people see it: `kubectl create --dry-run=server` on a local
 //! cluster of its own, in a namespace whose EtcdClusters are judged and in one whose are not.
 
@@ -34,7 +34,7 @@ pub(super) struct Args {
     /// Seconds of load for each program and number of connections
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=60))]
     seconds: u8,
-    /// Only the direct part, which needs no cluster and no root
+    /// Only the direct part, which needs no cluster
     #[arg(long)]
     direct: bool,
     /// How many times `kubectl create` is run in each of the two namespaces

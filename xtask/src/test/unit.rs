@@ -35,6 +35,9 @@ const CHECKS: [Check; 7] = [
     ),
 ];
 
+/// How many random histories the simulation plays: a plain `cargo test` is content with fewer.
+const HISTORIES: (&str, &str) = ("SIMULATED_HISTORIES", "10000");
+
 pub(crate) fn run(filter: &[String]) -> Count {
     let mut count = Count::default();
     if let Err(error) = packages::ensure_for_rust() {
@@ -49,7 +52,8 @@ pub(crate) fn run(filter: &[String]) -> Count {
     let mut tests = in_checkout();
     tests
         .args(["test", "--workspace", "--locked", "--no-fail-fast", "--"])
-        .args(filter);
+        .args(filter)
+        .env(HISTORIES.0, HISTORIES.1);
     if let Err(error) = count.tests(&mut tests) {
         count.failed("unit: cargo test", &error);
     }

@@ -141,10 +141,13 @@ impl Subject {
     }
 }
 
-/// `taskset` gives way to the program, so the process is the program's.
+/// On one core, and ahead of whatever else the machine does, so that the two compared meet the same conditions. Both tools give
+/// way to the program, so the process is the program's.
 pub(super) fn pinned(program: &Path, core: usize) -> Command {
-    let mut command = Command::new("taskset");
-    command.args(["--cpu-list", &core.to_string()]).arg(program);
+    let mut command = Command::new("chrt");
+    command
+        .args(["--fifo", "10", "taskset", "--cpu-list", &core.to_string()])
+        .arg(program);
     command
 }
 
