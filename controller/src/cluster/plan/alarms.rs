@@ -18,6 +18,8 @@ use crate::{
 
 /// Beyond this part of its quota a database is as good as full: letting writes in would only raise the alarm again.
 const FULL_PERCENT: u64 = 95;
+/// And one more request must fit, of the largest size etcd takes by default.
+const ONE_REQUEST: u64 = 2 << 20;
 /// Up to this part of the quota in use, a defragmentation is sure to bring the file below the mark above: pages are filled to
 /// nine tenths.
 const WORTH_FREEING_PERCENT: u64 = 85;
@@ -171,13 +173,14 @@ pub(super) fn make_room(cluster: &ValidatedCluster, seen: &Observed) -> Option<P
         .iter()
         .filter(|(name, member, answer)| {
             let quota = quota_of(name, member, answer).unwrap_or(cluster.options.quota_bytes);
-            // What a compaction has freed is counted as free only after the next write, and there are none: once after each
-            // compaction a file is made smaller without asking how much of it is in use.
+            // Every file once after each compaction: what that has freed, a member counts as free only after its next write,
+            // and there are none.
             let tried = member
                 .defragmented
                 .is_some_and(|at| at >= seen.compacted.unwrap_or(Timestamp::MIN));
-            size(answer) > percent(quota, FULL_PERCENT)
-                && (!tried || in_use(answer) < percent(quota, WORTH_FREEING_PERCENT))
+            let worth_it = size(answer) > full_from(quota)
+                && in_use(answer) < percent(quota, WORTH_FREEING_PERCENT);
+            !tried || worth_it
         })
         .map(|(name, ..)| *name)
         .collect();
@@ -191,8 +194,7 @@ pub(super) fn make_room(cluster: &ValidatedCluster, seen: &Observed) -> Option<P
         return room(super::maintenance::defragment_or_move(seen, name), message);
     }
     let all_have_room = answers.iter().all(|(name, member, answer)| {
-        quota_of(name, member, answer)
-            .is_some_and(|quota| size(answer) <= percent(quota, FULL_PERCENT))
+        quota_of(name, member, answer).is_some_and(|quota| size(answer) <= full_from(quota))
     });
     all_have_room.then(|| disarm(alarm, "there is room again".to_owned()))
 }
@@ -231,6 +233,11 @@ pub(super) fn size(answer: &Answer) -> u64 {
 
 pub(super) fn in_use(answer: &Answer) -> u64 {
     u64::try_from(answer.db_size_in_use).unwrap_or_default()
+}
+
+fn full_from(quota: u64) -> u64 {
+    let room = quota.saturating_sub(ONE_REQUEST).max(quota / 2);
+    percent(quota, FULL_PERCENT).min(room)
 }
 
 fn percent(quota: u64, percent: u64) -> u64 {

@@ -38,6 +38,8 @@ struct Kubernetes {
     was_ready: bool,
     available_since: Option<i64>,
     unwell_since: BTreeMap<String, i64>,
+    compacted: Option<i64>,
+    defragmented: BTreeMap<String, i64>,
     /// Changes with every write to the status: a write against an older look is refused.
     status_version: u64,
     starts: BTreeMap<String, Start>,
@@ -429,6 +431,11 @@ impl World {
                 member.unwell_since = Some(minute(*since));
             }
         }
+        for (name, at) in &cache.defragmented {
+            if let Some(member) = members.get_mut(name) {
+                member.defragmented = Some(minute(*at));
+            }
+        }
         Observed {
             now: self.now(),
             // As many as there have been: equal histories give equal names.
@@ -445,7 +452,7 @@ impl World {
             retained: Vec::new(),
             start_afresh: false,
             log_readable_by: None,
-            compacted: None,
+            compacted: cache.compacted.map(minute),
             locked_out: false,
             starts: cache.starts.clone(),
             was_ready: cache.was_ready,
@@ -558,7 +565,16 @@ impl World {
                     )
                 })
                 .collect();
+            match &plan.step {
+                Some(Step::Compact { .. }) => status.compacted = Some(self.minute),
+                Some(Step::Defragment { name }) => {
+                    status.defragmented.insert(name.clone(), self.minute);
+                }
+                _ => {}
+            }
             let changed = record.is_some()
+                || status.compacted != self.kubernetes.compacted
+                || status.defragmented != self.kubernetes.defragmented
                 || status.cluster_id != self.kubernetes.cluster_id
                 || status.was_ready != self.kubernetes.was_ready
                 || status.available_since != self.kubernetes.available_since
@@ -895,6 +911,9 @@ impl Kubernetes {
         }
         (self.bootstrap.is_some(), self.cluster_id, self.was_ready).hash(hasher);
         self.available_since.map(age).hash(hasher);
+        for (name, at) in &self.defragmented {
+            (name, Some(*at) >= self.compacted).hash(hasher);
+        }
         for (name, since) in &self.unwell_since {
             (name, age(*since)).hash(hasher);
         }

@@ -104,6 +104,7 @@ fn a_used_up_quota_is_compacted_then_defragmented_leader_last_then_disarmed() {
         "compact to revision 99; Recovering NoSpace: the quota is used up: dropping old revisions"
     );
     answer(&mut seen, "c-d").compacted = Some(true);
+    seen.compacted = Some(now());
     for name in ["c-b", "c-d"] {
         assert!(
             plans(&cluster, &seen).starts_with(&format!("defragment {name}; Recovering NoSpace")),
@@ -111,11 +112,13 @@ fn a_used_up_quota_is_compacted_then_defragmented_leader_last_then_disarmed() {
             plans(&cluster, &seen)
         );
         answer(&mut seen, name).db_size = 11 * MIB;
+        member(&mut seen, name).defragmented = Some(now());
     }
     assert!(plans(&cluster, &seen).starts_with("move leadership from c-a to c-"));
     seen.quorum.as_mut().unwrap().leader_id = id_of("c-d");
     assert!(plans(&cluster, &seen).starts_with("defragment c-a;"));
     answer(&mut seen, "c-a").db_size = 11 * MIB;
+    member(&mut seen, "c-a").defragmented = Some(now());
     assert_eq!(
         plans(&cluster, &seen),
         format!(
@@ -136,6 +139,26 @@ fn each_file_is_tried_once_after_each_compaction_whatever_it_says_is_in_use() {
     assert!(plans(&cluster, &seen).starts_with("no step; stalled NoSpace"));
     member(&mut seen, "c-d").defragmented = Some(now() - SignedDuration::from_secs(1));
     assert!(plans(&cluster, &seen).starts_with("defragment c-d; Recovering NoSpace"));
+    // Also one that is not quite full itself: it would be the next to raise the alarm.
+    answer(&mut seen, "c-d").db_size = 90 * MIB;
+    assert!(plans(&cluster, &seen).starts_with("defragment c-d; Recovering NoSpace"));
+}
+
+#[test]
+fn writes_are_not_let_in_where_the_next_would_not_fit() {
+    let cluster = cluster(json!({"options": {"quotaBackend": "16Mi"}}));
+    let mut seen = full(&cluster, 13);
+    for name in ["c-a", "c-b", "c-d"] {
+        answer(&mut seen, name).quota = Some(16 << 20);
+        answer(&mut seen, name).db_size = 15 * MIB;
+        answer(&mut seen, name).db_size_in_use = 14 * MIB;
+        member(&mut seen, name).defragmented = Some(now());
+    }
+    assert!(plans(&cluster, &seen).starts_with("no step; stalled NoSpace"));
+    for name in ["c-a", "c-b", "c-d"] {
+        answer(&mut seen, name).db_size = 14 * MIB;
+    }
+    assert!(plans(&cluster, &seen).starts_with("disarm the alarm NOSPACE"));
 }
 
 #[test]
@@ -174,6 +197,7 @@ fn data_that_do_not_fit_are_left_to_a_person_and_a_larger_quota_is_rolled_out() 
     for name in ["c-a", "c-b", "c-d"] {
         let old = member(&mut seen, name).answer.take();
         *member(&mut seen, name) = healthy_member(&large, name);
+        member(&mut seen, name).defragmented = Some(now());
         member(&mut seen, name).answer = old;
     }
     assert!(
