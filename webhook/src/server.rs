@@ -13,7 +13,7 @@ use std::time::Duration;
 use etcd_operator_process::Drain;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -115,8 +115,9 @@ pub async fn serve<H: Handler>(
         handler,
         budget: Arc::new(Semaphore::new(limits.body_budget / KIB)),
         limits,
+        drain: drain.clone(),
     });
-    let graceful = GracefulShutdown::new();
+    let (kept, streams) = (GracefulShutdown::new(), GracefulShutdown::new());
     let gone = async {
         drain.started().await;
         tokio::time::sleep(limits.linger).await;
@@ -136,9 +137,10 @@ pub async fn serve<H: Handler>(
                 continue;
             }
         };
-        let (acceptor, front, watcher) = (acceptor.clone(), Arc::clone(&front), graceful.watcher());
+        let (acceptor, front) = (acceptor.clone(), Arc::clone(&front));
+        let watchers = (kept.watcher(), streams.watcher());
         tokio::spawn(async move {
-            if let Err(error) = connection(stream, acceptor, front, watcher).await {
+            if let Err(error) = connection(stream, acceptor, front, watchers).await {
                 tracing::debug!(%error, "connection");
             }
             drop(place);
@@ -146,15 +148,31 @@ pub async fn serve<H: Handler>(
     }
     // New connections are refused from here on, so that the API server goes to another replica at once.
     drop(listener);
-    let open = graceful.count();
+    let open = kept.count().max(streams.count());
     tracing::info!(connections = open, "draining");
-    if tokio::time::timeout(limits.drain, graceful.shutdown())
-        .await
-        .is_err()
-    {
+    let over = async {
+        futures::join!(streams.shutdown(), leave_alone(&kept, limits.drain / 2));
+        kept.shutdown().await;
+    };
+    if tokio::time::timeout(limits.drain, over).await.is_err() {
         tracing::warn!("connections cut at the end of the drain");
     }
 }
+
+/// An HTTP/1.1 connection that rests and is closed by us may cross with its caller's next request, which is then lost, and with it
+/// somebody's write. So it is left to its caller, which was told with the last answer, until hardly anyone can want it any more.
+async fn leave_alone(kept: &GracefulShutdown, longest: Duration) {
+    let all_gone = async {
+        while kept.count() > 0 {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    };
+    // Some rest to the end: nobody has asked through them for all that time.
+    let _some_rest = tokio::time::timeout(longest, all_gone).await;
+}
+
+/// How often it is looked whether connections are gone.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 async fn accept(
     listener: &TcpListener,
@@ -182,7 +200,7 @@ async fn connection<H: Handler>(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     front: Arc<Front<H>>,
-    watcher: Watcher,
+    (kept, streams): (Watcher, Watcher),
 ) -> Result<(), ConnectionError> {
     let _best_effort = stream.set_nodelay(true);
     let limits = front.limits;
@@ -192,6 +210,7 @@ async fn connection<H: Handler>(
         .map_err(ConnectionError::Handshake)?;
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let served = if is_http2 {
+        drop(kept);
         let service = service_fn(move |request| {
             let front = Arc::clone(&front);
             async move { Ok::<_, Infallible>(front.respond(request).await) }
@@ -205,15 +224,20 @@ async fn connection<H: Handler>(
             .keep_alive_interval(limits.idle)
             .keep_alive_timeout(limits.handshake)
             .serve_connection(TokioIo::new(stream), service);
-        watcher.watch(connection).await
+        streams.watch(connection).await
     } else {
+        drop(streams);
         let answering = Answering::default();
         let stream = Punctual::new(stream, limits.head, answering.clone());
         let service = service_fn(move |request| {
             let (front, answering) = (Arc::clone(&front), answering.clone());
             async move {
                 answering.start();
-                let response = front.respond(request).await;
+                let mut response = front.respond(request).await;
+                if front.drain.has_started() {
+                    let last = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, last);
+                }
                 answering.end();
                 Ok::<_, Infallible>(response)
             }
@@ -225,7 +249,7 @@ async fn connection<H: Handler>(
             .half_close(true)
             .max_buf_size(64 * 1024)
             .serve_connection(TokioIo::new(stream), service);
-        watcher.watch(connection).await
+        kept.watch(connection).await
     };
     served.map_err(ConnectionError::Http)
 }
@@ -237,6 +261,7 @@ struct Front<H> {
     handler: Arc<H>,
     budget: Arc<Semaphore>,
     limits: Limits,
+    drain: Drain,
 }
 
 impl<H: Handler> Front<H> {

@@ -243,3 +243,33 @@ async fn a_drain_answers_what_is_under_way_and_what_comes_while_it_lingers_then_
         .unwrap()
         .unwrap();
 }
+
+#[tokio::test]
+async fn a_kept_connection_is_answered_through_the_drain_and_then_left_to_its_caller() {
+    let webhook = start(quick(), None).await;
+    let mut asked = webhook.http1().await;
+    let mut rests = webhook.http1().await;
+    for kept in [&mut asked, &mut rests] {
+        let answer = kept.send_request(post(VALIDATE, good())).await.unwrap();
+        assert_eq!(answer.headers().get("connection"), None);
+    }
+    webhook.trigger.start();
+    // Past the time in which new connections are still taken.
+    while tokio::net::TcpStream::connect(webhook.address)
+        .await
+        .is_ok()
+    {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    asked.ready().await.unwrap();
+    let answer = asked.send_request(post(VALIDATE, good())).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(answer.headers()["connection"], "close");
+    drop(asked);
+    drop(rests);
+    // Both callers have hung up: nothing is left to wait for.
+    tokio::time::timeout(Duration::from_secs(2), webhook.served)
+        .await
+        .unwrap()
+        .unwrap();
+}
