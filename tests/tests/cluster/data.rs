@@ -195,12 +195,16 @@ pub(crate) async fn full_disks_stop_writes_honestly_and_room_brings_them_back(
     let (members, claims) = (cluster.members().await?, volumes(&cluster).await?);
     let traffic = Traffic::start(&cluster).await?;
 
+    let mut processes = Vec::new();
+    for member in &members {
+        processes.push(etcd_of(context, &member.name).await?);
+    }
     for member in &members {
         fill(&context.folder_of(&member.name).await?)?;
     }
     // etcd writes its log into room it took beforehand. To start, it needs new room, and there is none.
-    for member in &members {
-        etcd_of(context, &member.name).await?.kill()?;
+    for process in processes {
+        let _ended_of_it_already = process.kill();
     }
     until(
         context.clusters(),
