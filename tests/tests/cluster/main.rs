@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         change::sizes_edited_in_mid_flight_lose_no_write,
         processes::killed_processes_come_back_one_and_all_at_once,
         change::a_changed_option_rolls_one_member_at_a_time_and_volumes_grow_online,
-        change::labels_and_resources_change_without_a_restart,
+        change::labels_change_without_a_restart,
         database::a_used_up_quota_is_healed_and_what_does_not_fit_is_said,
         database::a_member_with_corrupt_data_is_replaced_and_writes_go_on,
         database::free_space_is_given_back_one_member_at_a_time_beside_a_ready_cluster,
