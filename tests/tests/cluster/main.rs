@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         processes::killed_processes_come_back_one_and_all_at_once,
         change::a_changed_option_rolls_one_member_at_a_time_and_volumes_grow_online,
         change::labels_change_without_a_restart,
-        database::a_used_up_quota_is_healed_and_what_does_not_fit_is_said,
+        database::a_used_up_quota_is_healed,
         database::a_member_with_corrupt_data_is_replaced_and_writes_go_on,
         database::free_space_is_given_back_one_member_at_a_time_beside_a_ready_cluster,
         encryption::new_authorities_take_over_under_load_and_no_write_is_lost,
