@@ -35,4 +35,4 @@ pub use requests::{Request, Requests};
 pub use runner::Suite;
 pub use scenario::{Outcome, Scenario};
 pub use scrape::Scraped;
-pub use wait::{PATIENCE, until, until_all, until_answer};
+pub use wait::{GaveUp, PATIENCE, until, until_all, until_answer};

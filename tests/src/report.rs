@@ -17,7 +17,7 @@ const OPERATOR_LOG_LINES: i64 = 60;
 
 /// The state of the scenario's namespace and of the operator. Never fails: what cannot be read is said so.
 pub(crate) async fn describe(context: &Context) -> String {
-    let mut text = format!("---- namespace {} (kept)\n", context.namespace());
+    let mut text = format!("---- namespace {}\n", context.namespace());
     resources(context, &mut text).await;
     claims(context, &mut text).await;
     pods(&context.api(), LOG_LINES, &mut text).await;

@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use anyhow::anyhow;
 use futures::StreamExt;
 use kube::{
     Api, Resource, ResourceExt,
@@ -23,6 +22,12 @@ use crate::report;
 
 /// Far above what any wait takes on a slow, busy machine: reaching it means it would never have come.
 pub const PATIENCE: Duration = Duration::from_mins(3);
+
+/// Nothing was seen to be wrong; what was waited for did not come in time. The one kind of failure that a machine too busy with
+/// other things can cause by itself, so the one that is worth a second look.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct GaveUp(pub(crate) String);
 
 /// Waits until `condition` holds of the object called `name` (`None` while it does not exist), and returns it.
 /// `what` completes the sentence "waited for …".
@@ -142,8 +147,6 @@ where
 
 fn gave_up(what: &str, trouble: Option<&(impl Display + ?Sized)>, seen: &str) -> anyhow::Error {
     let trouble = trouble.map_or_else(String::new, |error| format!(" (last error: {error:#})"));
-    anyhow!(
-        "waited {} s for {what}{trouble}\n{seen}",
-        PATIENCE.as_secs()
-    )
+    let waited = PATIENCE.as_secs();
+    GaveUp(format!("waited {waited} s for {what}{trouble}\n{seen}")).into()
 }
