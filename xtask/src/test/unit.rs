@@ -38,6 +38,21 @@ const CHECKS: [Check; 7] = [
 /// How many random histories the simulation plays: a plain `cargo test` is content with fewer.
 const HISTORIES: (&str, &str) = ("SIMULATED_HISTORIES", "10000");
 
+/// Where proptest begins. Each commit explores histories of its own, and what it finds it finds again.
+const SEED: &str = "PROPTEST_RNG_SEED";
+
+fn seed() -> Option<String> {
+    if let Ok(given) = std::env::var(SEED) {
+        return Some(given);
+    }
+    let mut git = Command::new("git");
+    git.current_dir(checkout()).args(["rev-parse", "HEAD"]);
+    let commit = command::output(&mut git).ok()?;
+    u64::from_str_radix(commit.get(..16)?, 16)
+        .ok()
+        .map(|number| number.to_string())
+}
+
 pub(crate) fn run(filter: &[String]) -> Count {
     let mut count = Count::default();
     if let Err(error) = packages::ensure_for_rust() {
@@ -54,6 +69,10 @@ pub(crate) fn run(filter: &[String]) -> Count {
         .args(["test", "--workspace", "--locked", "--no-fail-fast", "--"])
         .args(filter)
         .env(HISTORIES.0, HISTORIES.1);
+    if let Some(seed) = seed() {
+        println!("Properties are tried from {SEED}={seed}");
+        tests.env(SEED, seed);
+    }
     if let Err(error) = count.tests(&mut tests) {
         count.failed("unit: cargo test", &error);
     }
