@@ -7,6 +7,8 @@ mod alarms;
 mod bootstrap;
 mod certificates;
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod exhaustive;
 mod gate;
 mod heal;
