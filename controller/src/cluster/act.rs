@@ -25,7 +25,7 @@ use super::{
     step::{Reason, Step, Why},
 };
 use crate::{FIELD_MANAGER, etcd::EtcdError};
-use writes::{adjust, create, delete, evict, grow, patch_claim};
+use writes::{adjust, create, delete, evict, grow, patch_claim, reclaim};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
@@ -215,6 +215,13 @@ pub(crate) async fn perform(
             let claims = members.iter().filter_map(|name| {
                 let claim = seen.members.get(name)?.claim.as_ref()?;
                 Some(grow(context, cluster, name, &claim.uid, size))
+            });
+            try_join_all(claims).await?;
+        }
+        Step::Reclaim { members, retain } => {
+            let claims = members.iter().filter_map(|name| {
+                let claim = seen.members.get(name)?.claim.as_ref()?;
+                Some(reclaim(context, cluster, name, &claim.uid, *retain))
             });
             try_join_all(claims).await?;
         }

@@ -116,6 +116,8 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
             uid: format!("claim-{name}"),
             terminating: false,
             requested: Some(8 << 30),
+            capacity: None,
+            retained: false,
             version: None,
             lost: false,
         }),

@@ -6,6 +6,7 @@ mod certificates;
 pub mod children;
 #[cfg(test)]
 mod fixtures;
+mod held;
 mod keep;
 mod names;
 mod observe;
@@ -208,7 +209,7 @@ async fn take(
     Ok(record)
 }
 
-/// Holds a resource: says why, and touches nothing.
+/// Holds a resource: says why and whether it serves, and touches nothing.
 async fn hold(
     context: &Context,
     object: &EtcdCluster,
@@ -216,13 +217,9 @@ async fn hold(
     message: &str,
 ) -> Result<Action, ReconcileError> {
     let plan = Plan::stalled(reason, message);
-    publish(
-        context,
-        object,
-        status::held(object, Timestamp::now(), reason, message),
-        &plan,
-    )
-    .await?;
+    let available = Box::pin(held::available(context, object)).await;
+    let status = status::held(object, Timestamp::now(), available, reason, message);
+    publish(context, object, status, &plan).await?;
     Ok(Action::requeue(plan.look_again))
 }
 

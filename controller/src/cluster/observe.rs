@@ -14,7 +14,7 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{ContainerStatus, PersistentVolumeClaim, Pod},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use kube::{Resource, ResourceExt, runtime::reflector::Store};
 
@@ -100,6 +100,25 @@ pub(crate) async fn observe(
         certificates,
         rotation_request,
     })
+}
+
+/// Whether a quorum serves, by its own word; nothing else is looked at.
+pub(crate) async fn is_served(
+    context: &Context,
+    object: &EtcdCluster,
+    cluster: &ValidatedCluster,
+) -> Result<bool, CertificateError> {
+    let mut members: BTreeMap<String, Member> = BTreeMap::new();
+    for pod in ours(&context.stores.pods, cluster) {
+        members.entry(pod.name_any()).or_default().pod = Some(pod_facts(&pod));
+    }
+    let (answers, _) = ask_everyone(context, cluster, &members).await?;
+    let recorded = object.status.as_ref().and_then(|status| {
+        let id = status.cluster_id.as_deref()?;
+        u64::from_str_radix(id, 16).ok()
+    });
+    let quorum = understand(cluster, &mut members, of_one_cluster(answers, recorded));
+    Ok(quorum.is_some_and(|quorum| recorded.is_none_or(|id| id == quorum.cluster_id)))
 }
 
 /// Children of this very resource: a namesake's, deleted and re-created, are not.
@@ -295,23 +314,21 @@ fn understand(
 }
 
 pub(crate) fn claim_facts(claim: &PersistentVolumeClaim) -> ClaimFacts {
+    let storage = |amounts: Option<&BTreeMap<String, Quantity>>| {
+        Amount::parse(amounts?.get("storage")?).ok()?.bytes()
+    };
+    let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
     ClaimFacts {
         uid: claim.uid().unwrap_or_default(),
         terminating: claim.metadata.deletion_timestamp.is_some(),
-        requested: claim
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.resources.as_ref()?.requests.as_ref()?.get("storage"))
-            .and_then(|size| Amount::parse(size).ok()?.bytes()),
+        requested: storage(spec.and_then(|spec| spec.resources.as_ref()?.requests.as_ref())),
+        capacity: storage(status.and_then(|status| status.capacity.as_ref())),
+        retained: claim.owner_references().is_empty(),
         version: claim
             .annotations()
             .get(labels::CLAIM_VERSION)
             .and_then(|version| version.parse().ok()),
-        lost: claim
-            .status
-            .as_ref()
-            .and_then(|status| status.phase.as_deref())
-            == Some("Lost"),
+        lost: status.and_then(|status| status.phase.as_deref()) == Some("Lost"),
     }
 }
 

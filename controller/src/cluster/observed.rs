@@ -153,6 +153,10 @@ pub struct ClaimFacts {
     pub terminating: bool,
     /// How much it asks for, in bytes.
     pub requested: Option<u64>,
+    /// How large the volume behind it is, in bytes; unknown until it is bound.
+    pub capacity: Option<u64>,
+    /// It has no owner, and outlives the resource.
+    pub retained: bool,
     /// The version the member on it is to run: it changes only when the member is deliberately restarted.
     pub version: Option<Version>,
     /// `Lost`: the volume behind it is gone.

@@ -140,10 +140,12 @@ fn log_readable_by(seen: &Observed, plan: &Plan) -> Option<Minor> {
     logs_newly.then_some(by)
 }
 
-/// The status of a resource that is held because its spec is not sound: what was last seen stays, nothing is touched.
+/// The status of a resource that is held because its spec is not sound: what was last seen stays, nothing is touched. Whether a
+/// quorum serves is asked of etcd also then, where that can be.
 pub(crate) fn held(
     object: &EtcdCluster,
     now: Timestamp,
+    available: Option<bool>,
     reason: Reason,
     message: &str,
 ) -> EtcdClusterStatus {
@@ -158,8 +160,21 @@ pub(crate) fn held(
             condition(type_, value, reason, message, generation, now),
         );
     }
+    let (value, reason, message) = match available {
+        Some(true) => ("True", SERVES.0, SERVES.1),
+        Some(false) => ("False", NO_QUORUM.0, NO_QUORUM.1),
+        None => ("Unknown", reason, "etcd cannot be asked while this is so"),
+    };
+    set(
+        &mut status.conditions,
+        condition(AVAILABLE, value, reason, message, generation, now),
+    );
     status
 }
+
+/// The reason and the message of `Available`.
+const SERVES: (&str, &str) = ("QuorumServes", "a quorum serves linearizable reads");
+const NO_QUORUM: (&str, &str) = ("NoQuorum", "no quorum serves linearizable reads");
 
 /// Whether a member is part of the cluster: listed by etcd, or, while nobody can say, anything that may be.
 fn counts(seen: &Observed, member: &Member) -> bool {
@@ -310,11 +325,7 @@ fn conditions(
             put(STALLED, true, reason.as_str(), message);
         }
     }
-    let (reason, message) = if available {
-        ("QuorumServes", "a quorum serves linearizable reads")
-    } else {
-        ("NoQuorum", "no quorum serves linearizable reads")
-    };
+    let (reason, message) = if available { SERVES } else { NO_QUORUM };
     put(AVAILABLE, available, reason, message);
     for (type_, activity, quiet) in [
         (SCALING, Activity::Scaling, "no change of size under way"),

@@ -134,17 +134,21 @@ fn a_look_at_rest_is_not_worth_a_write_even_while_clients_write() {
 #[test]
 fn what_is_held_says_why_and_keeps_what_was_last_seen() {
     let mut object = published(&at_rest());
-    object.status = Some(held(
-        &object,
-        now(),
-        Reason::InvalidSpec,
-        "spec.size: must be odd",
-    ));
+    let wrong = "spec.size: must be odd";
+    object.status = Some(held(&object, now(), Some(true), Reason::InvalidSpec, wrong));
     assert_eq!(condition(&object, "Stalled").status, "True");
     assert_eq!(
         condition(&object, "Stalled").message,
         "spec.size: must be odd"
     );
     assert_eq!(condition(&object, "Ready").status, "False");
+    for (available, said) in [
+        (Some(true), "True"),
+        (Some(false), "False"),
+        (None, "Unknown"),
+    ] {
+        object.status = Some(held(&object, now(), available, Reason::InvalidSpec, wrong));
+        assert_eq!(condition(&object, "Available").status, said);
+    }
     assert_eq!(object.status.unwrap().member_status.len(), 3);
 }

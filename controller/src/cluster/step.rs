@@ -50,6 +50,8 @@ pub enum Step {
     Disarm { kind: AlarmKind, member_id: u64 },
     /// Ask for larger volumes; members go on meanwhile.
     GrowClaims { members: Vec<String>, size: String },
+    /// Take the owner of these claims away, so that they outlive the resource, or give it back.
+    Reclaim { members: Vec<String>, retain: bool },
     /// Change labels, annotations or resources of a running pod; where Kubernetes cannot, restart it.
     Adjust { name: String, pod_uid: String },
     /// Evict a pod, or delete one that serves nobody, so that it is made anew on its claim.
@@ -128,6 +130,7 @@ impl Step {
             Self::Defragment { .. } => "Defragmented",
             Self::Disarm { .. } => "AlarmDisarmed",
             Self::GrowClaims { .. } => "ClaimGrown",
+            Self::Reclaim { .. } => "ReclaimChanged",
             Self::Adjust { .. } => "MemberAdjusted",
             Self::Restart { .. } => "MemberRestarted",
             Self::DeletePod { .. } => "PodDeleted",
@@ -189,6 +192,11 @@ impl Step {
                 .iter()
                 .map(|name| about(name, format!("asked for {size} for claim {name}")))
                 .collect(),
+            Self::Reclaim { members, retain } => {
+                let fate = if *retain { "outlives" } else { "goes with" };
+                let told = |name| about(name, format!("claim {name} {fate} the cluster"));
+                members.iter().map(told).collect()
+            }
             Self::Adjust { name, .. } => {
                 vec![about(name, format!("changed the pod of {name} in place"))]
             }
@@ -266,6 +274,14 @@ impl fmt::Display for Step {
             }
             Self::GrowClaims { members, size } => {
                 write!(f, "grow the claims of {} to {size}", members.join(", "))
+            }
+            Self::Reclaim { members, retain } => {
+                let fate = if *retain { "outlive" } else { "go with" };
+                write!(
+                    f,
+                    "let the claims of {} {fate} the cluster",
+                    members.join(", ")
+                )
             }
             Self::Adjust { name, .. } => write!(f, "change the pod of {name} in place"),
             Self::Restart { name, why, .. } => write!(f, "restart {name}: {}", why.words()),
@@ -345,6 +361,7 @@ reasons! {
     CleaningUp,
     GrowingStorage,
     VolumesCannotGrow,
+    ChangingReclaim,
     SecretUnusable,
     RenewingCertificates,
     RotatingAuthorities,

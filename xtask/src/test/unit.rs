@@ -73,10 +73,30 @@ pub(crate) fn run(filter: &[String]) -> Count {
         println!("Properties are tried from {SEED}={seed}");
         tests.env(SEED, seed);
     }
+    match real_etcd() {
+        Ok(programs) => {
+            tests.env("ETCD_PROGRAMS", programs);
+        }
+        Err(error) => count.failed("unit: etcd to compare the model with", &error),
+    }
     if let Err(error) = count.tests(&mut tests) {
         count.failed("unit: cargo test", &error);
     }
     count
+}
+
+/// `3.5.35=/folder/etcd,…`, one of each minor and one that still refuses to add a member while another is down: what the
+/// controller's model of etcd is compared with.
+fn real_etcd() -> Result<String> {
+    let versions = ["3.5.35", "3.6.10", "3.6.16", "3.7.3"];
+    let wanted = versions.map(|version| Program::Etcd(version.to_owned()));
+    let programs = programs::ensure(&Cache::open()?, &wanted)?;
+    let pairs: Result<Vec<String>> = versions
+        .iter()
+        .zip(&wanted)
+        .map(|(version, program)| Ok(format!("{version}={}", programs.file(program)?.display())))
+        .collect();
+    Ok(pairs?.join(","))
 }
 
 fn in_checkout() -> Command {

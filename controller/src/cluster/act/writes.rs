@@ -83,6 +83,30 @@ pub(super) async fn grow(
     }
 }
 
+/// Lets a claim outlive the resource, or go with it. The annotation says whose it is while no owner does.
+pub(super) async fn reclaim(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    name: &str,
+    uid: &str,
+    retain: bool,
+) -> Result<(), ActError> {
+    let metadata = if retain {
+        json!({
+            "uid": uid,
+            "ownerReferences": null,
+            "annotations": {labels::CLUSTER_UID: cluster.uid},
+        })
+    } else {
+        json!({
+            "uid": uid,
+            "ownerReferences": [labels::owner(cluster)],
+            "annotations": {labels::CLUSTER_UID: null},
+        })
+    };
+    patch_claim(context, cluster, name, json!({"metadata": metadata})).await
+}
+
 /// Changes a claim. The change names the claim's UID: one of the same name made since is left alone, by a conflict.
 pub(super) async fn patch_claim(
     context: &Context,

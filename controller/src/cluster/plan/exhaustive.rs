@@ -12,7 +12,7 @@ use std::{
 
 use stateright::{Checker, Model, Property};
 
-use super::model::{Event, World};
+use super::model::{Event, Trouble, WITH_LEARNERS, World};
 use crate::cluster::step::{Outlook, Reason};
 
 /// What may still go wrong in a story.
@@ -91,7 +91,7 @@ impl Stories {
             }
             passed.push(key);
             world.look();
-            let outlook = world.pass(u8::MAX).outlook;
+            let outlook = world.pass(Trouble::None).outlook;
             world.live();
             let left_to_a_person = world.founder_lost
                 && matches!(
@@ -116,7 +116,7 @@ impl Model for Stories {
 
     fn init_states(&self) -> Vec<Situation> {
         vec![Situation {
-            world: World::new(self.size),
+            world: World::new(self.size, WITH_LEARNERS),
             budget: self.budget,
         }]
     }
@@ -126,7 +126,7 @@ impl Model for Stories {
         if situation.budget.slips > 0 {
             let mut world = situation.world.clone();
             world.look();
-            let writes = world.pass(u8::MAX).writes;
+            let writes = world.pass(Trouble::None).writes;
             actions.extend((0..writes).map(Action::PassAndDie));
             if situation.world.cache_is_old() {
                 actions.push(Action::PassOnAnOldCache);
@@ -167,16 +167,16 @@ impl Model for Stories {
         match action {
             Action::Pass => {
                 world.look();
-                world.pass(u8::MAX);
+                world.pass(Trouble::None);
             }
             Action::PassAndDie(writes) => {
                 budget.slips -= 1;
                 world.look();
-                world.pass(writes);
+                world.pass(Trouble::Dies(writes));
             }
             Action::PassOnAnOldCache => {
                 budget.slips -= 1;
-                world.pass(u8::MAX);
+                world.pass(Trouble::None);
             }
             Action::Fault(event) => {
                 let before = world.key();

@@ -32,6 +32,11 @@ pub(super) fn why_not_remove(seen: &Observed, name: &str) -> Option<String> {
     if agreeing < quorum_of(voters) {
         return Some(format!("only {agreeing} of {voters} voters are healthy"));
     }
+    if leaves_nobody_sound(seen, name) {
+        return Some(format!(
+            "removing {name} would leave nobody whose data are sound"
+        ));
+    }
     (left < quorum_of(voters - 1)).then(|| {
         format!(
             "removing {name} would leave {left} healthy of {} voters",
@@ -44,4 +49,11 @@ fn healthy_voters_without(seen: &Observed, name: &str) -> usize {
     seen.voters()
         .filter(|(voter, member)| *voter != name && member.healthy() && !member.leaving())
         .count()
+}
+
+/// Whoever is left would only have copies of data that etcd itself has called corrupt.
+fn leaves_nobody_sound(seen: &Observed, name: &str) -> bool {
+    let mut others = seen.voters().filter(|(voter, _)| *voter != name);
+    seen.voters().any(|(_, member)| seen.is_corrupt(member))
+        && !others.any(|(_, member)| member.healthy() && !seen.is_corrupt(member))
 }

@@ -7,6 +7,8 @@ mod alarms;
 mod bootstrap;
 mod certificates;
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod exhaustive;
 mod gate;
 mod heal;
@@ -53,6 +55,9 @@ pub fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
 }
 
 fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
+    if let Some(plan) = storage::follow_reclaim(cluster, seen) {
+        return plan;
+    }
     let Some(cluster_id) = seen.cluster_id else {
         return names_taken(seen).unwrap_or_else(|| bootstrap::plan(cluster, seen));
     };
@@ -87,6 +92,7 @@ fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
         alarms::out_of_space,
         // A class that cannot grow must not keep anything else from happening.
         storage::grow,
+        storage::wait_until_grown,
         maintenance::defragment,
     ];
     rules

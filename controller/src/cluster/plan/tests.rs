@@ -77,6 +77,8 @@ fn founders_get_claims_then_the_claims_are_written_down_then_all_start_at_once()
             uid: format!("claim-{name}"),
             terminating: false,
             requested: Some(8 << 30),
+            capacity: None,
+            retained: false,
             version: None,
             lost: false,
         });
@@ -125,6 +127,8 @@ fn a_founder_is_never_started_on_a_claim_other_than_the_recorded_one() {
             uid: format!("claim-{name}"),
             terminating: false,
             requested: Some(8 << 30),
+            capacity: None,
+            retained: false,
             version: None,
             lost: false,
         });
@@ -255,6 +259,8 @@ fn a_missing_voter_is_replaced_by_a_learner_that_is_promoted_when_it_has_caught_
         uid: "u".to_owned(),
         terminating: false,
         requested: Some(8 << 30),
+        capacity: None,
+        retained: false,
         version: None,
         lost: false,
     });

@@ -81,6 +81,30 @@ fn nothing_is_removed_when_nobody_can_say_who_is_right() {
     );
 }
 
+#[test]
+fn a_shrink_never_takes_the_last_sound_member_while_a_corrupt_one_leads() {
+    let cluster = cluster(json!({"size": 1}));
+    let mut seen = alarmed(&cluster, AlarmKind::Corrupt, id_of("c-a"));
+    seen.members.remove("c-d");
+    assert!(
+        plans(&cluster, &seen)
+            .starts_with("move leadership from c-a to c-b; Recovering DataCorrupt")
+    );
+    // It cannot lead now: its pod is being moved to another node. It comes back on its volume.
+    member(&mut seen, "c-b").pod.as_mut().unwrap().terminating = true;
+    assert_eq!(
+        plans(&cluster, &seen),
+        "no step; Scaling MemberUnhealthy: not shrinking yet: removing c-b would leave nobody whose data are sound"
+    );
+    seen.quorum.as_mut().unwrap().leader_id = id_of("c-b");
+    member(&mut seen, "c-b").pod.as_mut().unwrap().terminating = false;
+    assert!(
+        plans(&cluster, &seen).starts_with("remove c-a from the cluster: the cluster is to be"),
+        "{}",
+        plans(&cluster, &seen)
+    );
+}
+
 /// A quota of 100 MiB that is used up, and so much of it in use.
 fn full(cluster: &ValidatedCluster, in_use: i64) -> Observed {
     let mut seen = alarmed(cluster, AlarmKind::NoSpace, id_of("c-b"));
