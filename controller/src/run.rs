@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    hash::{BuildHasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -70,7 +71,7 @@ pub async fn run(args: Args, drain: Drain) -> Result<(), RunError> {
     let identity = args
         .identity
         .clone()
-        .or_else(host_name)
+        .or_else(this_process)
         .ok_or(RunError::NoIdentity)?;
     let health = HealthServer::bind(args.common.health_listen).await?;
     let mut registry = etcd_operator_process::metrics::registry(env!("CARGO_PKG_VERSION"));
@@ -103,14 +104,13 @@ pub async fn run(args: Args, drain: Drain) -> Result<(), RunError> {
         controller: FIELD_MANAGER.to_owned(),
         instance: Some(candidate.identity.clone()),
     };
-    let recorder = Recorder::new(client.clone(), reporter);
     let controllers = join_all(args.scopes().into_iter().map(|scope| {
         look_after(
             client.clone(),
             scope,
             policy,
             leadership.clone(),
-            recorder.clone(),
+            reporter.clone(),
             metrics.clone(),
             drain.clone(),
         )
@@ -126,11 +126,12 @@ pub async fn run(args: Args, drain: Drain) -> Result<(), RunError> {
     outcome
 }
 
-fn host_name() -> Option<String> {
-    std::fs::read_to_string("/proc/sys/kernel/hostname")
-        .ok()
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty())
+/// For a controller outside a Pod. Two of them on one host must not take each other's lease for their own.
+fn this_process() -> Option<String> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let host = host.trim();
+    let once = RandomState::new().hash_one(std::process::id());
+    (!host.is_empty()).then(|| format!("{host}_{once:016x}"))
 }
 
 /// The first question everyone asks of a new installation, asked once and answered in words.
@@ -165,7 +166,7 @@ async fn look_after(
     scope: Option<String>,
     policy: Policy,
     leadership: Leadership,
-    recorder: Recorder,
+    reporter: Reporter,
     metrics: Metrics,
     drain: Drain,
 ) {
@@ -194,11 +195,12 @@ async fn look_after(
     };
     let machine = Arc::new(Machine {
         context: Arc::new(Context {
+            warnings: Recorder::new(client.clone(), reporter.clone()),
+            reporter,
             client,
             policy,
             stores,
             leadership,
-            recorder,
             metrics,
             memory: Memory::default(),
         }),
@@ -255,6 +257,7 @@ impl Machine {
         self.failures().remove(cluster);
         self.turns.forget(cluster);
         self.context.memory.forget(cluster);
+        self.context.metrics.forget(cluster);
     }
 }
 
@@ -263,13 +266,17 @@ async fn reconcile(
     machine: Arc<Machine>,
 ) -> Result<Action, ReconcileError> {
     let cluster = key(&object);
+    let metrics = &machine.context.metrics;
+    let (waits, since) = (metrics.waits(), Instant::now());
     // Boxed, and made only when its turn has come: a thousand that wait are small.
     machine
         .turns
         .take(&cluster, async {
+            drop(waits);
             let started = Instant::now();
+            let _works = metrics.works(started - since);
             let outcome = Box::pin(pass(object, &machine)).await;
-            machine.context.metrics.reconciled(
+            metrics.reconciled(
                 outcome.as_ref().err().map(ReconcileError::reason),
                 started.elapsed(),
             );
@@ -315,4 +322,15 @@ fn after_error(object: Arc<EtcdCluster>, error: &ReconcileError, machine: Arc<Ma
         );
     }
     Action::requeue(wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_controllers_on_one_host_have_two_names() {
+        let (one, other) = (this_process().unwrap(), this_process().unwrap());
+        assert_ne!(one, other);
+    }
 }

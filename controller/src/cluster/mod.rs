@@ -32,7 +32,7 @@ use etcd_operator_api::{
 use jiff::Timestamp;
 use kube::{
     Client, Resource,
-    runtime::events::{Event, EventType, Recorder},
+    runtime::events::{Event, EventType, Recorder, Reporter},
 };
 
 pub use act::ActError;
@@ -53,7 +53,9 @@ pub(crate) struct Context {
     pub(crate) policy: Policy,
     pub(crate) stores: Stores,
     pub(crate) leadership: Leadership,
-    pub(crate) recorder: Recorder,
+    pub(crate) reporter: Reporter,
+    /// Folds what is said again within minutes into one Event, and remembers it for that.
+    pub(crate) warnings: Recorder,
     pub(crate) metrics: Metrics,
     pub(crate) memory: Memory,
 }
@@ -270,6 +272,7 @@ async fn publish(
     status: EtcdClusterStatus,
     plan: &Plan,
 ) -> Result<(), ActError> {
+    context.metrics.stands(memory::key(object), &plan.outlook);
     if !status::worth_writing(object.status.as_ref(), &status) {
         return Ok(());
     }
@@ -308,11 +311,16 @@ fn event(type_: EventType, reason: &str, note: &str) -> Event {
 
 /// Writes an Event. One that cannot be written is no reason to stop.
 async fn tell(context: &Context, object: &EtcdCluster, event: Event) {
-    if let Err(error) = context
-        .recorder
-        .publish(&event, &object.object_ref(&()))
-        .await
-    {
+    // Every step is said once: what a thousand of them said would be remembered for nothing.
+    let told_once;
+    let recorder = match event.type_ {
+        EventType::Warning => &context.warnings,
+        EventType::Normal => {
+            told_once = Recorder::new(context.client.clone(), context.reporter.clone());
+            &told_once
+        }
+    };
+    if let Err(error) = recorder.publish(&event, &object.object_ref(&())).await {
         tracing::debug!(%error, reason = event.reason, "an event was not written");
     }
 }
