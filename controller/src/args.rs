@@ -20,7 +20,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "etcd-operator-controller")]
     pub lease_name: String,
 
-    /// Name under which the lease is held; without it the host's name
+    /// Name under which the lease is held; without it the host's name and something only this process has
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub identity: Option<String>,
 

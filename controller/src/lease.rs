@@ -18,7 +18,7 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
@@ -41,11 +41,7 @@ pub(crate) struct Leadership {
 impl Leadership {
     /// Whether this process may still write. Asked before every step.
     pub(crate) fn held(&self) -> bool {
-        Instant::now()
-            < *self
-                .valid_until
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
+        Instant::now() < self.ends()
     }
 
     fn extend_to(&self, until: Instant) {
@@ -53,6 +49,13 @@ impl Leadership {
             .valid_until
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    fn ends(&self) -> Instant {
+        *self
+            .valid_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,7 +94,16 @@ pub(crate) async fn acquire(
         let expired = seen
             .as_ref()
             .is_some_and(|(_, since)| since.elapsed() > LEASE_DURATION);
-        match attempt(&api, candidate, expired).await? {
+        let attempt = match attempt(&api, candidate, expired).await {
+            // Who only waits can wait for the API server, too.
+            Err(LeaseError::Api { source, .. }) if may_pass(&source) => {
+                tracing::warn!(error = %source, "the lease could not be read, trying again");
+                tokio::time::sleep(RETRY).await;
+                continue;
+            }
+            attempt => attempt?,
+        };
+        match attempt {
             Attempt::Held => {
                 return Ok(Leadership {
                     valid_until: Arc::new(Mutex::new(started + RENEW_DEADLINE)),
@@ -109,6 +121,14 @@ pub(crate) async fn acquire(
     }
 }
 
+/// Trouble with the API server or on the way there, as opposed to: it says no.
+fn may_pass(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code >= 500 || status.code == 429,
+        _ => true,
+    }
+}
+
 /// Keeps the lease; returns only when it is lost.
 pub(crate) async fn keep(
     client: &Client,
@@ -119,9 +139,11 @@ pub(crate) async fn keep(
     loop {
         tokio::time::sleep(RETRY).await;
         let started = Instant::now();
-        match tokio::time::timeout(RENEW_DEADLINE, attempt(&api, candidate, false)).await {
+        // An answer that comes after the end is of no use: the process must be gone by then.
+        match timeout_at(leadership.ends(), attempt(&api, candidate, false)).await {
             Ok(Ok(Attempt::Held)) => leadership.extend_to(started + RENEW_DEADLINE),
             Ok(Ok(Attempt::Other { holder, .. })) => {
+                leadership.extend_to(started);
                 return LeaseError::Taken {
                     lease: candidate.lease.clone(),
                     holder,
@@ -215,3 +237,6 @@ async fn attempt(
         Err(error) => Err(failed(error)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ mod etcd;
 mod lease;
 mod metrics;
 mod run;
+mod turns;
 
 pub use args::Args;
 pub use run::{RunError, run};

@@ -1,13 +1,19 @@
-//! The controller's metrics, under the names that dashboards of controllers already know.
+//! The controller's metrics, under the names that dashboards of controllers already know, and a few of our own.
 
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use etcd_operator_process::metrics::RECONCILE_SECONDS;
+use etcd_operator_process::metrics::{RECONCILE_SECONDS, WORKQUEUE_SECONDS};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+
+use crate::{cluster::step::Outlook, turns};
 
 const CONTROLLER: &str = "etcdcluster";
 
@@ -16,9 +22,26 @@ const CONTROLLER: &str = "etcdcluster";
 pub(crate) struct Metrics {
     reconciles: Family<Outcome, Counter>,
     errors: Family<ByReason, Counter>,
-    seconds: Histogram,
+    seconds: Family<OfController, Histogram>,
+    working: Family<OfController, Gauge>,
+    places: Family<OfController, Gauge>,
+    waiting: Family<OfQueue, Gauge>,
+    waited: Family<OfQueue, Histogram>,
     steps: Family<ByReason, Counter>,
+    clusters: Family<Standing, Gauge>,
+    standings: Arc<Mutex<HashMap<String, Standing>>>,
     leader: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfController {
+    controller: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfQueue {
+    controller: &'static str,
+    name: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -33,13 +56,62 @@ struct ByReason {
     reason: &'static str,
 }
 
+/// How a cluster stands: the condition that is true of it, and that condition's reason.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Standing {
+    condition: &'static str,
+    reason: &'static str,
+}
+
+impl From<&Outlook> for Standing {
+    fn from(outlook: &Outlook) -> Self {
+        let (condition, reason) = match outlook {
+            Outlook::Settled => ("Ready", "Ready"),
+            Outlook::Working { reason, .. } => ("Reconciling", reason.as_str()),
+            Outlook::Stalled { reason, .. } => ("Stalled", reason.as_str()),
+        };
+        Self { condition, reason }
+    }
+}
+
+const OF_CONTROLLER: OfController = OfController {
+    controller: CONTROLLER,
+};
+const OF_QUEUE: OfQueue = OfQueue {
+    controller: CONTROLLER,
+    name: CONTROLLER,
+};
+
+/// One more of something for as long as it lives, however it ends.
+#[derive(Debug)]
+pub(crate) struct Counted(Gauge);
+
+impl Counted {
+    fn one_more(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 impl Metrics {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             reconciles: Family::default(),
             errors: Family::default(),
-            seconds: Histogram::new(RECONCILE_SECONDS),
+            seconds: Family::new_with_constructor(|| Histogram::new(RECONCILE_SECONDS)),
+            working: Family::default(),
+            places: Family::default(),
+            waiting: Family::default(),
+            waited: Family::new_with_constructor(|| Histogram::new(WORKQUEUE_SECONDS)),
             steps: Family::default(),
+            clusters: Family::default(),
+            standings: Arc::default(),
             leader: Gauge::default(),
         };
         registry.register(
@@ -58,15 +130,42 @@ impl Metrics {
             metrics.seconds.clone(),
         );
         registry.register(
+            "controller_runtime_active_workers",
+            "Reconciles under way",
+            metrics.working.clone(),
+        );
+        registry.register(
+            "controller_runtime_max_concurrent_reconciles",
+            "How many reconciles may be under way, those of slow clusters aside",
+            metrics.places.clone(),
+        );
+        registry.register(
+            "workqueue_depth",
+            "Clusters that wait for their turn",
+            metrics.waiting.clone(),
+        );
+        registry.register(
+            "workqueue_queue_duration_seconds",
+            "Time a cluster waits for its turn",
+            metrics.waited.clone(),
+        );
+        registry.register(
             "etcd_operator_steps",
             "Steps taken, by what they did",
             metrics.steps.clone(),
+        );
+        registry.register(
+            "etcd_operator_clusters",
+            "EtcdClusters, by the condition that is true of them and its reason",
+            metrics.clusters.clone(),
         );
         registry.register(
             "leader_election_master_status",
             "1 while this process holds the lease",
             metrics.leader.clone(),
         );
+        let places = i64::try_from(turns::PLACES).unwrap_or(i64::MAX);
+        metrics.places.get_or_create(&OF_CONTROLLER).set(places);
         metrics
     }
 
@@ -77,6 +176,19 @@ impl Metrics {
                 reason,
             })
             .inc();
+    }
+
+    /// A cluster waits for its turn until what is returned is dropped.
+    pub(crate) fn waits(&self) -> Counted {
+        Counted::one_more(&self.waiting.get_or_create(&OF_QUEUE))
+    }
+
+    /// Its turn has come, and lasts until what is returned is dropped.
+    pub(crate) fn works(&self, waited: Duration) -> Counted {
+        self.waited
+            .get_or_create(&OF_QUEUE)
+            .observe(waited.as_secs_f64());
+        Counted::one_more(&self.working.get_or_create(&OF_CONTROLLER))
     }
 
     pub(crate) fn reconciled(&self, error: Option<&'static str>, took: Duration) {
@@ -95,10 +207,125 @@ impl Metrics {
                 })
                 .inc();
         }
-        self.seconds.observe(took.as_secs_f64());
+        self.seconds
+            .get_or_create(&OF_CONTROLLER)
+            .observe(took.as_secs_f64());
+    }
+
+    /// How this cluster stands now.
+    pub(crate) fn stands(&self, cluster: String, outlook: &Outlook) {
+        let now = Standing::from(outlook);
+        self.clusters.get_or_create(&now).inc();
+        let before = self.standings().insert(cluster, now);
+        self.leave(before);
+    }
+
+    /// The cluster is gone.
+    pub(crate) fn forget(&self, cluster: &str) {
+        let before = self.standings().remove(cluster);
+        self.leave(before);
+    }
+
+    fn leave(&self, standing: Option<Standing>) {
+        if let Some(standing) = standing {
+            self.clusters.get_or_create(&standing).dec();
+        }
+    }
+
+    fn standings(&self) -> MutexGuard<'_, HashMap<String, Standing>> {
+        self.standings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn leads(&self) {
         self.leader.set(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+    use crate::cluster::step::Reason;
+
+    fn text(registry: &Registry) -> String {
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        text
+    }
+
+    #[track_caller]
+    fn says(registry: &Registry, lines: &[&str]) {
+        let text = text(registry);
+        for line in lines {
+            assert!(
+                text.lines().any(|known| known == *line),
+                "{line} is missing in\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn passes_are_counted_under_the_names_controller_runtime_uses() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let waits = metrics.waits();
+        says(
+            &registry,
+            &["workqueue_depth{controller=\"etcdcluster\",name=\"etcdcluster\"} 1"],
+        );
+        drop(waits);
+        let works = metrics.works(Duration::from_millis(1));
+        metrics.reconciled(Some("EtcdError"), Duration::from_millis(1));
+        says(
+            &registry,
+            &[
+                "workqueue_depth{controller=\"etcdcluster\",name=\"etcdcluster\"} 0",
+                "workqueue_queue_duration_seconds_count{controller=\"etcdcluster\",name=\"etcdcluster\"} 1",
+                "controller_runtime_active_workers{controller=\"etcdcluster\"} 1",
+                "controller_runtime_max_concurrent_reconciles{controller=\"etcdcluster\"} 16",
+                "controller_runtime_reconcile_total{controller=\"etcdcluster\",result=\"error\"} 1",
+                "controller_runtime_reconcile_errors_total{controller=\"etcdcluster\",reason=\"EtcdError\"} 1",
+                "controller_runtime_reconcile_time_seconds_count{controller=\"etcdcluster\"} 1",
+                "leader_election_master_status 0",
+            ],
+        );
+        drop(works);
+        metrics.leads();
+        says(
+            &registry,
+            &[
+                "controller_runtime_active_workers{controller=\"etcdcluster\"} 0",
+                "leader_election_master_status 1",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_cluster_is_counted_once_as_it_stands_and_no_more_when_it_is_gone() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let stalled = Outlook::Stalled {
+            reason: Reason::QuorumLost,
+            message: String::new(),
+        };
+        metrics.stands("n/a".to_owned(), &stalled);
+        metrics.stands("n/b".to_owned(), &stalled);
+        metrics.stands("n/b".to_owned(), &Outlook::Settled);
+        metrics.stands("n/b".to_owned(), &Outlook::Settled);
+        let of_stalled = "etcd_operator_clusters{condition=\"Stalled\",reason=\"QuorumLost\"}";
+        let of_ready = "etcd_operator_clusters{condition=\"Ready\",reason=\"Ready\"}";
+        says(
+            &registry,
+            &[&format!("{of_stalled} 1"), &format!("{of_ready} 1")],
+        );
+        metrics.forget("n/a");
+        metrics.forget("n/b");
+        says(
+            &registry,
+            &[&format!("{of_stalled} 0"), &format!("{of_ready} 0")],
+        );
     }
 }

@@ -2,9 +2,9 @@
 
 use std::{
     collections::HashMap,
-    fmt::Debug,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use etcd_operator_api::{Policy, policy::BadDefault, v1beta2::EtcdCluster};
@@ -24,24 +24,25 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     runtime::{
         Config, Controller, WatchStreamExt,
-        controller::Action,
+        controller::{self, Action},
         events::{Recorder, Reporter},
         reflector::{self, Store},
         watcher,
     },
 };
-use serde::de::DeserializeOwned;
 
 use crate::{
     FIELD_MANAGER,
     args::Args,
-    cluster::{self, Context, ReconcileError, Stores, children::labels::MANAGED_BY},
+    cluster::{
+        self, Context, Next, ReconcileError, Stores,
+        memory::{Memory, key, named},
+        watch_children,
+    },
     lease::{self, Candidate, Leadership, LeaseError},
     metrics::Metrics,
+    turns::{self, Turns},
 };
-
-/// How many clusters are looked at at once: one slow cluster must not hold up the others.
-const CONCURRENCY: u16 = 16;
 
 /// What ends the controller.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +71,7 @@ pub async fn run(args: Args, drain: Drain) -> Result<(), RunError> {
     let identity = args
         .identity
         .clone()
-        .or_else(host_name)
+        .or_else(this_process)
         .ok_or(RunError::NoIdentity)?;
     let health = HealthServer::bind(args.common.health_listen).await?;
     let mut registry = etcd_operator_process::metrics::registry(env!("CARGO_PKG_VERSION"));
@@ -103,14 +104,13 @@ pub async fn run(args: Args, drain: Drain) -> Result<(), RunError> {
         controller: FIELD_MANAGER.to_owned(),
         instance: Some(candidate.identity.clone()),
     };
-    let recorder = Recorder::new(client.clone(), reporter);
     let controllers = join_all(args.scopes().into_iter().map(|scope| {
         look_after(
             client.clone(),
             scope,
             policy,
             leadership.clone(),
-            recorder.clone(),
+            reporter.clone(),
             metrics.clone(),
             drain.clone(),
         )
@@ -126,11 +126,12 @@ pub async fn run(args: Args, drain: Drain) -> Result<(), RunError> {
     outcome
 }
 
-fn host_name() -> Option<String> {
-    std::fs::read_to_string("/proc/sys/kernel/hostname")
-        .ok()
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty())
+/// For a controller outside a Pod. Two of them on one host must not take each other's lease for their own.
+fn this_process() -> Option<String> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let host = host.trim();
+    let once = RandomState::new().hash_one(std::process::id());
+    (!host.is_empty()).then(|| format!("{host}_{once:016x}"))
 }
 
 /// The first question everyone asks of a new installation, asked once and answered in words.
@@ -165,100 +166,98 @@ async fn look_after(
     scope: Option<String>,
     policy: Policy,
     leadership: Leadership,
-    recorder: Recorder,
+    reporter: Reporter,
     metrics: Metrics,
     drain: Drain,
 ) {
     let scope = scope.as_deref();
-    let clusters = Controller::new(
+    let (clusters, writer) = reflector::store();
+    let changes = watcher(
         scoped::<EtcdCluster>(&client, scope),
         watcher::Config::default(),
-    );
-    let (clusters, pods) = owning::<Pod>(clusters, &client, scope);
-    let (clusters, claims) = owning::<PersistentVolumeClaim>(clusters, &client, scope);
-    let (clusters, services) = owning::<Service>(clusters, &client, scope);
-    let (clusters, config_maps) = owning::<ConfigMap>(clusters, &client, scope);
-    let (clusters, budgets) = owning::<PodDisruptionBudget>(clusters, &client, scope);
+    )
+    .default_backoff()
+    // Nobody reads it, and it is half of an object's size.
+    .modify(|cluster| cluster.metadata.managed_fields = None)
+    .reflect(writer)
+    .touched_objects();
+    let (of_pods, pods) = watch_children::<Pod>(scoped(&client, scope));
+    let (of_claims, claims) = watch_children::<PersistentVolumeClaim>(scoped(&client, scope));
+    let (of_services, services) = watch_children::<Service>(scoped(&client, scope));
+    let (of_config_maps, config_maps) = watch_children::<ConfigMap>(scoped(&client, scope));
+    let (of_budgets, budgets) = watch_children::<PodDisruptionBudget>(scoped(&client, scope));
     let stores = Stores {
         pods,
         claims,
         services,
         config_maps,
         budgets,
-        filled: Arc::default(),
     };
     let machine = Arc::new(Machine {
         context: Arc::new(Context {
+            warnings: Recorder::new(client.clone(), reporter.clone()),
+            reporter,
             client,
             policy,
             stores,
             leadership,
-            recorder,
             metrics,
+            memory: Memory::default(),
         }),
+        clusters: clusters.clone(),
+        turns: Turns::default(),
         failures: Mutex::default(),
     });
-    clusters
-        .with_config(Config::default().concurrency(CONCURRENCY))
+    Controller::for_stream(changes, clusters)
+        .reconcile_on(of_pods)
+        .reconcile_on(of_claims)
+        .reconcile_on(of_services)
+        .reconcile_on(of_config_maps)
+        .reconcile_on(of_budgets)
+        // Unbounded here: whose turn it is, `turns` knows better.
+        .with_config(Config::default().concurrency(0))
         .graceful_shutdown_on(async move { drain.started().await })
-        .run(reconcile, after_error, machine)
-        .for_each(|outcome| async move {
-            if let Err(error) = outcome {
-                tracing::debug!(%error, "a pass ended early");
+        .run(reconcile, after_error, Arc::clone(&machine))
+        .for_each(|outcome| {
+            match outcome {
+                Err(controller::Error::ObjectNotFound(gone)) => {
+                    machine.forget(&named(gone.namespace.as_deref(), &gone.name));
+                }
+                Err(error) => tracing::debug!(%error, "a pass ended early"),
+                Ok(_) => {}
             }
+            std::future::ready(())
         })
         .await;
-}
-
-/// Watches one kind of child: what changes wakes its cluster, what is there is kept in a store.
-fn owning<K>(
-    controller: Controller<EtcdCluster>,
-    client: &Client,
-    scope: Option<&str>,
-) -> (Controller<EtcdCluster>, Store<K>)
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-{
-    let (store, writer) = reflector::store();
-    let ours = watcher::Config::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
-    let changes = watcher(scoped::<K>(client, scope), ours)
-        .default_backoff()
-        // Nobody reads it, and it is half of an object's size.
-        .modify(|child| child.managed_fields_mut().clear())
-        .reflect(writer)
-        .touched_objects();
-    (controller.owns_stream(changes), store)
 }
 
 /// The pipeline, with what has to be remembered between two passes over one cluster.
 struct Machine {
     context: Arc<Context>,
+    clusters: Store<EtcdCluster>,
+    turns: Turns,
     /// Failures in a row, by cluster: each cluster backs off on its own.
     failures: Mutex<HashMap<String, u32>>,
 }
 
 impl Machine {
-    fn failed(&self, object: &EtcdCluster) -> u32 {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = failures
-            .entry(object.uid().unwrap_or_default())
-            .or_default();
+    fn failures(&self) -> MutexGuard<'_, HashMap<String, u32>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, cluster: String) -> u32 {
+        let mut failures = self.failures();
+        let count = failures.entry(cluster).or_default();
         *count += 1;
         *count - 1
     }
 
-    fn succeeded(&self, object: &EtcdCluster) {
-        let uid = object.uid().unwrap_or_default();
-        self.failures
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&uid);
+    /// The cluster is gone.
+    fn forget(&self, cluster: &str) {
+        self.failures().remove(cluster);
+        self.turns.forget(cluster);
+        self.context.memory.forget(cluster);
+        self.context.metrics.forget(cluster);
     }
 }
 
@@ -266,26 +265,54 @@ async fn reconcile(
     object: Arc<EtcdCluster>,
     machine: Arc<Machine>,
 ) -> Result<Action, ReconcileError> {
-    let started = Instant::now();
+    let cluster = key(&object);
+    let metrics = &machine.context.metrics;
+    let (waits, since) = (metrics.waits(), Instant::now());
+    // Boxed, and made only when its turn has come: a thousand that wait are small.
+    machine
+        .turns
+        .take(&cluster, async {
+            drop(waits);
+            let started = Instant::now();
+            let _works = metrics.works(started - since);
+            let outcome = Box::pin(pass(object, &machine)).await;
+            metrics.reconciled(
+                outcome.as_ref().err().map(ReconcileError::reason),
+                started.elapsed(),
+            );
+            if outcome.is_ok() {
+                machine.failures().remove(&cluster);
+            }
+            outcome
+        })
+        .await
+}
+
+async fn pass(object: Arc<EtcdCluster>, machine: &Machine) -> Result<Action, ReconcileError> {
     // An empty cache looks exactly like a cluster that has lost everything.
     machine.context.stores.wait_until_ready().await?;
-    let outcome = Box::pin(cluster::reconcile(object.clone(), machine.context.clone())).await;
-    machine.context.metrics.reconciled(
-        outcome.as_ref().err().map(ReconcileError::reason),
-        started.elapsed(),
-    );
-    if outcome.is_ok() {
-        machine.succeeded(&object);
-    }
-    outcome
+    let next = cluster::reconcile(object, machine.context.clone()).await?;
+    Ok(match next {
+        Next::Change => Action::await_change(),
+        Next::After(wait) => Action::requeue(wait),
+        Next::AtRest(wait) => Action::requeue(turns::at_rest(wait, machine.clusters.len())),
+    })
 }
 
 #[allow(clippy::needless_pass_by_value)] // The runtime hands over what it has.
 fn after_error(object: Arc<EtcdCluster>, error: &ReconcileError, machine: Arc<Machine>) -> Action {
-    let wait: Duration = if error.is_conflict() {
-        cluster::AFTER_CONFLICT
+    if error.is_conflict() {
+        return Action::requeue(cluster::AFTER_CONFLICT);
+    }
+    let wait = cluster::back_off(machine.failed(key(&object)));
+    if error.is_the_end() {
+        tracing::debug!(
+            cluster = object.name_any(),
+            namespace = object.namespace(),
+            error = one_line(error),
+            "its namespace is being deleted"
+        );
     } else {
-        let wait = cluster::back_off(machine.failed(&object));
         tracing::warn!(
             cluster = object.name_any(),
             namespace = object.namespace(),
@@ -293,7 +320,17 @@ fn after_error(object: Arc<EtcdCluster>, error: &ReconcileError, machine: Arc<Ma
             error = one_line(error),
             "trying again"
         );
-        wait
-    };
+    }
     Action::requeue(wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_controllers_on_one_host_have_two_names() {
+        let (one, other) = (this_process().unwrap(), this_process().unwrap());
+        assert_ne!(one, other);
+    }
 }

@@ -12,7 +12,7 @@ use etcd_operator_api::{
 };
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::{Api, ResourceExt, api::PostParams};
+use kube::{Api, ResourceExt, api::PostParams, core::response::StatusCause};
 use serde_json::json;
 
 use super::{
@@ -100,6 +100,15 @@ impl ActError {
         .any(|known| words.contains(known))
     }
 
+    /// Nothing of this cluster can be written any more, and nothing is wrong.
+    pub(crate) fn is_the_end(&self) -> bool {
+        match self {
+            Self::Api { source, .. } => is_the_end(source),
+            Self::Certificate(error) => error.is_the_end(),
+            _ => false,
+        }
+    }
+
     /// Somebody else wrote in between: no fault, the next look sees it.
     pub(crate) fn is_conflict(&self) -> bool {
         let (Self::Api { source, .. } | Self::Certificate(CertificateError::Api { source, .. })) =
@@ -108,6 +117,22 @@ impl ActError {
             return false;
         };
         matches!(source, kube::Error::Api(status) if status.code == 409)
+    }
+}
+
+/// What the API server says where a namespace is being deleted, and where it or the EtcdCluster is gone.
+pub(crate) fn is_the_end(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    let Some(details) = &status.details else {
+        return false;
+    };
+    let terminating = |cause: &StatusCause| cause.reason == "NamespaceTerminating";
+    match status.code {
+        403 => details.causes.iter().any(terminating),
+        404 => matches!(details.kind.as_str(), "namespaces" | "etcdclusters"),
+        _ => false,
     }
 }
 
@@ -380,4 +405,46 @@ pub(crate) async fn write_status(context: &Context, object: &EtcdCluster) -> Res
             source,
         })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn answer(status: Value) -> ActError {
+        ActError::Api {
+            what: "Pod c-a".to_owned(),
+            source: kube::Error::Api(serde_json::from_value(status).unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_namespace_that_is_being_deleted_is_the_end_and_a_missing_permission_is_not() {
+        let refused = |causes: Value| {
+            answer(json!({
+                "status": "Failure", "reason": "Forbidden", "code": 403,
+                "message": "pods \"c-a\" is forbidden",
+                "details": {"name": "c-a", "kind": "pods", "causes": causes},
+            }))
+        };
+        let terminating =
+            json!([{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]);
+        assert!(refused(terminating).is_the_end());
+        assert!(!refused(json!([])).is_the_end());
+    }
+
+    #[test]
+    fn a_cluster_that_is_gone_is_the_end_and_a_child_that_is_gone_is_not() {
+        let missing = |kind: &str| {
+            answer(json!({
+                "status": "Failure", "reason": "NotFound", "code": 404,
+                "message": "not found", "details": {"name": "c", "kind": kind},
+            }))
+        };
+        assert!(missing("etcdclusters").is_the_end());
+        assert!(missing("namespaces").is_the_end());
+        assert!(!missing("persistentvolumeclaims").is_the_end());
+    }
 }

@@ -20,6 +20,7 @@ use kube::{
 
 use super::{
     Context,
+    act::is_the_end,
     authorities::{self, Authority, Loaded},
     children::labels::{self, Labels},
     names,
@@ -55,6 +56,11 @@ impl CertificateError {
     /// The Secret is not what it must be; only whoever made it can change that.
     pub(crate) fn needs_a_person(&self) -> bool {
         !matches!(self, Self::Api { .. } | Self::Foreign { .. })
+    }
+
+    /// Nothing of this cluster can be written any more, and nothing is wrong.
+    pub(crate) fn is_the_end(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if is_the_end(source))
     }
 }
 

@@ -8,14 +8,14 @@ use kube::{
     Api, Resource, ResourceExt,
     api::{Patch, PatchParams},
     core::NamespaceResourceScope,
-    runtime::reflector::{ObjectRef, Store},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Context,
     act::{ActError, guard},
-    children::{self, budget, services, starts},
+    cache::{Cache, Text},
+    children::{budget, services, starts},
     observed::Observed,
 };
 use crate::FIELD_MANAGER;
@@ -73,7 +73,7 @@ pub(crate) async fn surroundings(
 async fn keep<K>(
     context: &Context,
     cluster: &ValidatedCluster,
-    store: &Store<K>,
+    known: &Cache<Text>,
     mut child: K,
     always: bool,
 ) -> Result<(), ActError>
@@ -91,17 +91,12 @@ where
         what: what.clone(),
         source,
     };
-    let known = store.get(&ObjectRef::new(&name).within(&cluster.namespace));
-    if let Some(known) = &known {
-        let (live, wanted) = (
-            serde_json::to_value(known.as_ref()),
-            serde_json::to_value(&child),
-        );
-        if let (false, Ok(live), Ok(wanted)) = (always, live, wanted)
-            && children::contains(&live, &wanted)
-        {
-            return Ok(());
-        }
+    let agrees = |child: &K| {
+        let mut known = known.of(cluster).into_iter();
+        known.any(|known| known.name == name && known.facts.agrees(child))
+    };
+    if !always && agrees(&child) {
+        return Ok(());
     }
     guard(context)?;
     let api: Api<K> = Api::namespaced(context.client.clone(), &cluster.namespace);

@@ -2,12 +2,14 @@
 
 mod act;
 mod authorities;
+mod cache;
 mod certificates;
 pub mod children;
 #[cfg(test)]
 mod fixtures;
 mod held;
 mod keep;
+pub(crate) mod memory;
 mod names;
 mod observe;
 pub mod observed;
@@ -29,66 +31,57 @@ use etcd_operator_api::{
     },
 };
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service},
-    policy::v1::PodDisruptionBudget,
-};
 use kube::{
     Client, Resource,
-    runtime::{
-        controller::Action,
-        events::{Event, EventType, Recorder},
-        reflector::{Store, store::WriterDropped},
-    },
+    runtime::events::{Event, EventType, Recorder, Reporter},
 };
-use tokio::sync::OnceCell;
 
 pub use act::ActError;
+pub use cache::WatchEnded;
+pub(crate) use cache::watch_children;
+use cache::{Cache, Text};
 pub use certificates::CertificateError;
 use etcd_operator_process::one_line;
+use memory::Memory;
+use observed::{ClaimFacts, PodFacts};
 use step::{Outlook, Plan, Reason};
 
 use crate::{lease::Leadership, metrics::Metrics};
 
 /// What a reconcile needs beside the resource.
-#[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) policy: Policy,
     pub(crate) stores: Stores,
     pub(crate) leadership: Leadership,
-    pub(crate) recorder: Recorder,
+    pub(crate) reporter: Reporter,
+    /// Folds what is said again within minutes into one Event, and remembers it for that.
+    pub(crate) warnings: Recorder,
     pub(crate) metrics: Metrics,
+    pub(crate) memory: Memory,
 }
 
 /// The watch caches: children that carry our label, and nothing else.
 #[derive(Clone)]
 pub(crate) struct Stores {
-    pub(crate) pods: Store<Pod>,
-    pub(crate) claims: Store<PersistentVolumeClaim>,
-    pub(crate) services: Store<Service>,
-    pub(crate) config_maps: Store<ConfigMap>,
-    pub(crate) budgets: Store<PodDisruptionBudget>,
-    pub(crate) filled: Arc<OnceCell<()>>,
+    pub(crate) pods: Cache<PodFacts>,
+    pub(crate) claims: Cache<ClaimFacts>,
+    pub(crate) services: Cache<Text>,
+    pub(crate) config_maps: Cache<Text>,
+    pub(crate) budgets: Cache<Text>,
 }
 
 impl Stores {
     /// Returns when every cache has been filled once.
-    ///
-    /// One waits for all: a store wakes only the last of those that wait for it, and every other cluster that a new leader finds would
-    /// be looked at never.
-    pub(crate) async fn wait_until_ready(&self) -> Result<(), WriterDropped> {
-        let all = || async {
-            futures::try_join!(
-                self.pods.wait_until_ready(),
-                self.claims.wait_until_ready(),
-                self.services.wait_until_ready(),
-                self.config_maps.wait_until_ready(),
-                self.budgets.wait_until_ready(),
-            )?;
-            Ok(())
-        };
-        self.filled.get_or_try_init(all).await.copied()
+    pub(crate) async fn wait_until_ready(&self) -> Result<(), WatchEnded> {
+        futures::try_join!(
+            self.pods.wait_until_ready(),
+            self.claims.wait_until_ready(),
+            self.services.wait_until_ready(),
+            self.config_maps.wait_until_ready(),
+            self.budgets.wait_until_ready(),
+        )?;
+        Ok(())
     }
 }
 
@@ -99,8 +92,8 @@ pub enum ReconcileError {
     Act(#[from] ActError),
     #[error(transparent)]
     Observe(#[from] CertificateError),
-    #[error("a watch has ended")]
-    WatchEnded(#[from] WriterDropped),
+    #[error(transparent)]
+    WatchEnded(#[from] WatchEnded),
 }
 
 impl ReconcileError {
@@ -115,16 +108,35 @@ impl ReconcileError {
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Self::Act(error) if error.is_conflict())
     }
+
+    /// Its namespace is being deleted, or it is gone itself: nothing can be written any more, and nothing is wrong.
+    pub(crate) fn is_the_end(&self) -> bool {
+        match self {
+            Self::Act(error) => error.is_the_end(),
+            Self::Observe(error) => error.is_the_end(),
+            Self::WatchEnded(_) => false,
+        }
+    }
+}
+
+/// When a cluster is looked at next, unless something happens to it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Not at all.
+    Change,
+    After(Duration),
+    /// There was nothing to do; so many others may come first.
+    AtRest(Duration),
 }
 
 /// One pass: look, decide, do at most one thing, say how it stands.
 pub(crate) async fn reconcile(
     object: Arc<EtcdCluster>,
     context: Arc<Context>,
-) -> Result<Action, ReconcileError> {
+) -> Result<Next, ReconcileError> {
     if object.metadata.deletion_timestamp.is_some() {
         // Children carry an owner reference: Kubernetes collects them, in any order.
-        return Ok(Action::await_change());
+        return Ok(Next::Change);
     }
     // The same rules as at admission: what slipped past the webhook is held, never obeyed blindly.
     let cluster = match ValidatedCluster::new(&object, &context.policy) {
@@ -134,32 +146,59 @@ pub(crate) async fn reconcile(
             return hold(&context, &object, Reason::InvalidSpec, &words.join("; ")).await;
         }
     };
-    let seen = match observe::observe(&context, &object, &cluster).await {
-        Ok(seen) => seen,
+    let (look, mut plan) = match look(&context, &object, &cluster).await {
+        Ok(looked) => looked,
         Err(error) if error.needs_a_person() => {
             return hold(&context, &object, Reason::SecretUnusable, &one_line(&error)).await;
         }
         Err(error) => return Err(error.into()),
     };
-    let mut plan = plan::plan(&cluster, &seen);
+    let seen = &look.seen;
     let mut record = None;
     let mut failure = None;
-    match take(&context, &object, &cluster, &seen, &plan).await {
+    match take(&context, &object, &cluster, seen, &plan).await {
         Ok(written) => record = written,
+        Err(error) if error.is_the_end() => return Err(error.into()),
         Err(error) => {
             plan = plan.hindered_by(error.reason(), &one_line(&error), error.needs_a_person());
             failure = (!error.is_patience()).then_some(error);
         }
     }
-    let mut status = status::status(&object, &cluster, &seen, &plan);
+    let mut status = status::status(&object, &cluster, seen, &plan);
     if record.is_some() {
         status.bootstrap = record;
     }
     publish(&context, &object, status, &plan).await?;
-    match failure {
-        Some(error) => Err(error.into()),
-        None => Ok(Action::requeue(plan.look_again)),
+    if let Some(error) = failure {
+        return Err(error.into());
     }
+    if !plan.is_rest() {
+        return Ok(Next::After(plan.look_again));
+    }
+    if !look.from_memory {
+        context
+            .memory
+            .remember(&object, &look.members, look.secrets);
+    }
+    Ok(Next::AtRest(plan.look_again))
+}
+
+/// Looks, and decides. Secrets are read unless they were a while ago and there is nothing to do.
+async fn look(
+    context: &Context,
+    object: &EtcdCluster,
+    cluster: &ValidatedCluster,
+) -> Result<(observe::Look, Plan), CertificateError> {
+    let recall = |members: &[String]| context.memory.recall(object, members);
+    let look = observe::observe(context, object, cluster, recall).await?;
+    let plan = plan::plan(cluster, &look.seen);
+    if plan.is_rest() || !look.from_memory {
+        return Ok((look, plan));
+    }
+    context.memory.forget(&memory::key(object));
+    let look = observe::observe(context, object, cluster, |_| None).await?;
+    let plan = plan::plan(cluster, &look.seen);
+    Ok((look, plan))
 }
 
 /// Keeps the fixed children, then takes the one step and tells of it.
@@ -215,12 +254,12 @@ async fn hold(
     object: &EtcdCluster,
     reason: Reason,
     message: &str,
-) -> Result<Action, ReconcileError> {
+) -> Result<Next, ReconcileError> {
     let plan = Plan::stalled(reason, message);
     let available = Box::pin(held::available(context, object)).await;
     let status = status::held(object, Timestamp::now(), available, reason, message);
     publish(context, object, status, &plan).await?;
-    Ok(Action::requeue(plan.look_again))
+    Ok(Next::After(plan.look_again))
 }
 
 /// Writes the status if it says something new, and tells of the turns a person wants to know.
@@ -230,6 +269,7 @@ async fn publish(
     status: EtcdClusterStatus,
     plan: &Plan,
 ) -> Result<(), ActError> {
+    context.metrics.stands(memory::key(object), &plan.outlook);
     if !status::worth_writing(object.status.as_ref(), &status) {
         return Ok(());
     }
@@ -268,11 +308,16 @@ fn event(type_: EventType, reason: &str, note: &str) -> Event {
 
 /// Writes an Event. One that cannot be written is no reason to stop.
 async fn tell(context: &Context, object: &EtcdCluster, event: Event) {
-    if let Err(error) = context
-        .recorder
-        .publish(&event, &object.object_ref(&()))
-        .await
-    {
+    // Every step is said once: what a thousand of them said would be remembered for nothing.
+    let told_once;
+    let recorder = match event.type_ {
+        EventType::Warning => &context.warnings,
+        EventType::Normal => {
+            told_once = Recorder::new(context.client.clone(), context.reporter.clone());
+            &told_once
+        }
+    };
+    if let Err(error) = recorder.publish(&event, &object.object_ref(&())).await {
         tracing::debug!(%error, reason = event.reason, "an event was not written");
     }
 }

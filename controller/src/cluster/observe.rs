@@ -3,47 +3,64 @@
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
+    sync::Arc,
 };
 
 use etcd_operator_api::{
     ValidatedCluster, Version,
     quantity::Amount,
     v1beta2::{EtcdCluster, Summary, condition::AVAILABLE},
+    validated::ClientTls,
 };
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::core::v1::{ContainerStatus, PersistentVolumeClaim, Pod},
-    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+    api::{
+        core::v1::{ConfigMap, ContainerStatus, PersistentVolumeClaim, Pod, Service},
+        policy::v1::PodDisruptionBudget,
+    },
+    apimachinery::pkg::api::resource::Quantity,
 };
-use kube::{Resource, ResourceExt, runtime::reflector::Store};
+use kube::ResourceExt;
 
 use super::{
     Context,
+    cache::{Cache, Child, Kept},
     certificates::{self, CertificateError},
     children::{labels, services::CLIENT_PORT, starts},
+    memory::Secrets,
     names,
     observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum},
 };
 use crate::etcd::{self, Answer, Endpoint};
+
+/// What was seen, and what its Secrets were taken to hold.
+pub(crate) struct Look {
+    pub(crate) seen: Observed,
+    pub(crate) members: Vec<String>,
+    pub(crate) secrets: Secrets,
+    /// The Secrets were not read for this look.
+    pub(crate) from_memory: bool,
+}
 
 /// Looks at one cluster from every side.
 pub(crate) async fn observe(
     context: &Context,
     object: &EtcdCluster,
     cluster: &ValidatedCluster,
-) -> Result<Observed, CertificateError> {
+    remembered: impl FnOnce(&[String]) -> Option<Secrets>,
+) -> Result<Look, CertificateError> {
     let mut members: BTreeMap<String, Member> = BTreeMap::new();
     for claim in ours(&context.stores.claims, cluster) {
-        members.entry(claim.name_any()).or_default().claim = Some(claim_facts(&claim));
+        members.entry(claim.name.clone()).or_default().claim = Some(claim.facts.clone());
     }
     for pod in ours(&context.stores.pods, cluster) {
-        members.entry(pod.name_any()).or_default().pod = Some(pod_facts(&pod));
+        members.entry(pod.name.clone()).or_default().pod = Some(pod.facts.clone());
     }
     let starts = ours(&context.stores.config_maps, cluster)
-        .iter()
-        .find(|map| map.name_any() == cluster.name)
-        .map(|map| starts::read(map))
+        .find(|map| map.name == cluster.name)
+        .and_then(|map| map.facts.read())
+        .map(|map| starts::read(&map))
         .unwrap_or_default();
     let status = object.status.clone().unwrap_or_default();
     let founders = status
@@ -53,11 +70,19 @@ pub(crate) async fn observe(
         .map(|founder| founder.name.clone());
     let known: Vec<String> = members.keys().cloned().chain(founders).collect();
     let rotation_request = object.annotations().get(labels::ROTATE_CA).cloned();
-    let certificates =
-        certificates::known(context, cluster, &known, rotation_request.as_ref()).await?;
+    let remembered = remembered(&known);
+    let from_memory = remembered.is_some();
+    let mut secrets = match remembered {
+        Some(secrets) => secrets,
+        None => Secrets {
+            certificates: certificates::known(context, cluster, &known, rotation_request.as_ref())
+                .await?,
+            identity: None,
+        },
+    };
 
     // etcd is asked last: what it lists is then at least as new as the children above.
-    let (answers, locked_out) = ask_everyone(context, cluster, &members).await?;
+    let (answers, locked_out) = ask_everyone(context, cluster, &members, &mut secrets).await?;
     let cluster_id = status
         .cluster_id
         .as_deref()
@@ -75,7 +100,7 @@ pub(crate) async fn observe(
         .iter()
         .find(|known| known.type_ == AVAILABLE && known.status == "True");
 
-    Ok(Observed {
+    let seen = Observed {
         now: Timestamp::now(),
         seed: RandomState::new().hash_one(0_u8),
         cluster_id,
@@ -97,8 +122,14 @@ pub(crate) async fn observe(
         retained: retained(context, cluster),
         start_afresh: object.annotations().contains_key(labels::START_AFRESH),
         starts,
-        certificates,
+        certificates: secrets.certificates.clone(),
         rotation_request,
+    };
+    Ok(Look {
+        seen,
+        members: known,
+        secrets,
+        from_memory,
     })
 }
 
@@ -110,9 +141,9 @@ pub(crate) async fn is_served(
 ) -> Result<bool, CertificateError> {
     let mut members: BTreeMap<String, Member> = BTreeMap::new();
     for pod in ours(&context.stores.pods, cluster) {
-        members.entry(pod.name_any()).or_default().pod = Some(pod_facts(&pod));
+        members.entry(pod.name.clone()).or_default().pod = Some(pod.facts.clone());
     }
-    let (answers, _) = ask_everyone(context, cluster, &members).await?;
+    let (answers, _) = ask_everyone(context, cluster, &members, &mut Secrets::default()).await?;
     let recorded = object.status.as_ref().and_then(|status| {
         let id = status.cluster_id.as_deref()?;
         u64::from_str_radix(id, 16).ok()
@@ -122,32 +153,24 @@ pub(crate) async fn is_served(
 }
 
 /// Children of this very resource: a namesake's, deleted and re-created, are not.
-fn ours<K>(store: &Store<K>, cluster: &ValidatedCluster) -> Vec<std::sync::Arc<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    store
-        .state()
-        .into_iter()
-        .filter(|child| in_cluster(child.meta(), cluster) && labels::belongs(child.meta(), cluster))
-        .collect()
-}
-
-fn in_cluster(meta: &ObjectMeta, cluster: &ValidatedCluster) -> bool {
-    meta.namespace.as_deref() == Some(&cluster.namespace)
-        && meta
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get("etcd_cluster"))
-            == Some(&cluster.name)
+fn ours<Facts>(
+    cache: &Cache<Facts>,
+    cluster: &ValidatedCluster,
+) -> impl Iterator<Item = Arc<Kept<Facts>>> {
+    let mut children = cache.of(cluster);
+    children.retain(|child| child.belongs(cluster));
+    children.into_iter()
 }
 
 /// Fixed names that belong to somebody else, most often a namesake whose children are still being collected.
 fn foreign(context: &Context, cluster: &ValidatedCluster) -> Vec<String> {
     let mut taken = Vec::new();
-    taken.extend(taken_in(&context.stores.services, cluster));
-    taken.extend(taken_in(&context.stores.budgets, cluster));
-    taken.extend(taken_in(&context.stores.config_maps, cluster));
+    taken.extend(taken_in::<Service>(&context.stores.services, cluster));
+    taken.extend(taken_in::<PodDisruptionBudget>(
+        &context.stores.budgets,
+        cluster,
+    ));
+    taken.extend(taken_in::<ConfigMap>(&context.stores.config_maps, cluster));
     taken
 }
 
@@ -156,36 +179,22 @@ fn retained(context: &Context, cluster: &ValidatedCluster) -> Vec<String> {
     let mut names: Vec<String> = context
         .stores
         .claims
-        .state()
+        .of(cluster)
         .into_iter()
-        .filter(|claim| {
-            in_cluster(claim.meta(), cluster) && !labels::belongs(claim.meta(), cluster)
-        })
-        .filter(|claim| {
-            claim.annotations().contains_key(labels::CLUSTER_UID)
-                && claim.metadata.deletion_timestamp.is_none()
-        })
-        .map(|claim| claim.name_any())
+        .filter(|claim| !claim.belongs(cluster) && claim.said.is_some() && !claim.terminating)
+        .map(|claim| claim.name.clone())
         .collect();
     names.sort();
     names
 }
 
-fn taken_in<K>(store: &Store<K>, cluster: &ValidatedCluster) -> Vec<String>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    store
-        .state()
+fn taken_in<K: Child>(cache: &Cache<K::Facts>, cluster: &ValidatedCluster) -> Vec<String> {
+    cache
+        .of(cluster)
         .into_iter()
-        .filter(|child| {
-            in_cluster(child.meta(), cluster) && !labels::belongs(child.meta(), cluster)
-        })
-        .filter(|child| {
-            let name = child.name_any();
-            name == cluster.name || name == names::client_service(cluster)
-        })
-        .map(|child| format!("{} {}", K::kind(&()), child.name_any()))
+        .filter(|child| !child.belongs(cluster))
+        .filter(|child| child.name == cluster.name || child.name == names::client_service(cluster))
+        .map(|child| format!("{} {}", K::kind(&()), child.name))
         .collect()
 }
 
@@ -194,6 +203,7 @@ async fn ask_everyone(
     context: &Context,
     cluster: &ValidatedCluster,
     members: &BTreeMap<String, Member>,
+    secrets: &mut Secrets,
 ) -> Result<(Vec<(String, Answer)>, bool), CertificateError> {
     let reachable: Vec<(&String, &String)> = members
         .iter()
@@ -205,7 +215,13 @@ async fn ask_everyone(
     if reachable.is_empty() {
         return Ok((Vec::new(), false));
     }
-    let identity = certificates::operator_identity(context, cluster).await?;
+    let identity = match secrets.identity.clone() {
+        None => certificates::operator_identity(context, cluster).await?,
+        remembered => remembered,
+    };
+    if matches!(cluster.client_tls, ClientTls::Auto { .. }) {
+        secrets.identity.clone_from(&identity);
+    }
     let asked = reachable.into_iter().map(|(name, ip)| {
         let endpoint = endpoint(cluster, name, ip, identity.as_ref());
         async move { (name, Box::pin(etcd::ask(&endpoint)).await) }

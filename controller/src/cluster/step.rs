@@ -442,6 +442,11 @@ impl Plan {
         }
     }
 
+    /// All is as it should be, and nothing is to be done.
+    pub(crate) fn is_rest(&self) -> bool {
+        self.step.is_none() && self.outlook == Outlook::Settled
+    }
+
     /// Names we need are taken: then not even the fixed children are touched.
     pub(crate) fn is_waiting_for_names(&self) -> bool {
         matches!(

@@ -12,6 +12,8 @@ pub(crate) type Labels = BTreeMap<String, String>;
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "etcd-operator");
 /// Which member a pod, claim or Secret belongs to.
 pub const MEMBER: &str = "etcd_node";
+/// Which cluster a child belongs to, by name.
+pub const CLUSTER: &str = "etcd_cluster";
 /// Which version a pod was made for.
 pub const VERSION: &str = "app.kubernetes.io/version";
 /// Whose claim this is, where no owner reference says so because the claim outlives the resource.
@@ -35,7 +37,7 @@ pub const START_AFRESH: &str = "etcd.database.coreos.com/start-afresh";
 pub(crate) fn selector(cluster: &ValidatedCluster) -> Labels {
     Labels::from([
         ("app".to_owned(), "etcd".to_owned()),
-        ("etcd_cluster".to_owned(), cluster.name.clone()),
+        (CLUSTER.to_owned(), cluster.name.clone()),
     ])
 }
 
