@@ -13,7 +13,7 @@ COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     target="$(rustc -vV | sed -n 's/^host: //p')" \
- && RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --target "$target" \
+ && RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static" cargo build --release --locked --target "$target" \
       --package etcd-operator-webhook --package etcd-operator-controller --bins \
  && mkdir /out \
  && cp "target/$target/release/etcd-operator-webhook" "target/$target/release/etcd-operator-controller" /out/

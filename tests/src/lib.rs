@@ -5,6 +5,7 @@
 //! pods and the operator's logs. The suites are `tests/api` (admission, schema, access: no etcd needed) and
 //! `tests/cluster` (real etcd); `cargo xtask test` starts a cluster and runs them.
 
+mod admissions;
 mod chance;
 mod chart;
 mod cluster;
@@ -21,6 +22,7 @@ mod scenario;
 mod scrape;
 mod wait;
 
+pub use admissions::{Admissions, Tally};
 pub use chance::Chance;
 pub use chart::{
     OPERATOR_NAMESPACE, RELEASE, install, install_with, without_admission, without_controller,

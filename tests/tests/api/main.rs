@@ -13,6 +13,7 @@ mod programs;
 mod rules;
 mod schema;
 mod surroundings;
+mod under_load;
 
 use std::process::ExitCode;
 
@@ -52,6 +53,8 @@ fn main() -> ExitCode {
         scenario!(admission::without_the_webhook_the_api_server_itself_refuses_an_even_size)
             .alone(),
         scenario!(rules::every_rule_stands_three_times).alone(),
+        scenario!(under_load::a_rolling_restart_fails_no_admission).alone(),
+        scenario!(under_load::new_certificates_and_a_new_authority_fail_no_admission).alone(),
         scenario!(access::no_request_of_the_operator_was_ever_forbidden).alone(),
     ])
     .run()
