@@ -26,7 +26,7 @@ pub use policy::{BadDefault, EndOfLife, Policy, Running, StepRefusal, VersionSte
 pub use size::{ClusterSize, round_up_size};
 pub use validated::{ValidatedBackup, ValidatedCluster, ValidatedRestore};
 pub use validation::{
-    Judgement, Reason, Violation, Warning, judge, judge_backup, judge_delete, judge_restore,
-    judge_scale,
+    AS_WRITTEN, Judgement, Reason, Violation, Warning, judge, judge_backup, judge_delete,
+    judge_restore, judge_scale, judge_unknown,
 };
 pub use version::{Minor, Version};

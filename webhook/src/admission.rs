@@ -14,7 +14,7 @@ use crate::endpoint::{Endpoint, Step};
 use crate::metrics::Metrics;
 use crate::object::Judged;
 use crate::review::{self, AdmissionRequest, Operation, ReviewError, Subject, Verdict};
-use crate::server::{Answer, Handler};
+use crate::server::{Answer, Handler, TurnedAway};
 use crate::surroundings::{self, Seen, Surroundings};
 use crate::{convert, object, scale};
 
@@ -47,12 +47,26 @@ impl Handler for Admission {
         let (answer, code) = match outcome {
             Ok(json) => (Answer::Review(json), 200),
             Err(error) => {
-                tracing::warn!(%endpoint, %error, "cannot be answered");
-                (Answer::BadRequest(error.to_string()), 400)
+                let mut why = error.to_string();
+                review::shorten(&mut why);
+                tracing::warn!(%endpoint, error = why, "cannot be answered");
+                (Answer::BadRequest(why), 400)
             }
         };
         self.metrics.answered(endpoint, code, started.elapsed());
         answer
+    }
+
+    fn began(&self, endpoint: Endpoint) {
+        self.metrics.began(endpoint);
+    }
+
+    fn ended(&self, endpoint: Endpoint) {
+        self.metrics.ended(endpoint);
+    }
+
+    fn turned_away(&self, why: TurnedAway) {
+        self.metrics.turned_away(why);
     }
 }
 
@@ -77,6 +91,7 @@ impl Admission {
         if let Some(around) = self.surroundings.as_deref() {
             verdict = look_around(step, &request, verdict, around).await;
         }
+        let verdict = verdict.bounded();
         self.record(Endpoint::Admit(step), &request, &verdict, started);
         let subject = Subject {
             kind: &request.kind,

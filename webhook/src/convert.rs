@@ -1,15 +1,23 @@
 //! Conversion between API versions: every object of a batch in order, or none, and then the one that failed is named. Pure.
+//!
+//! One object at a time is a tree in memory; the others are text, of the request or of the answer. A list may be long.
 
 use std::borrow::Cow;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
+use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use crate::review::ReviewError;
+use crate::review::{ReviewError, shorten};
 
 const API_VERSION: &str = "apiextensions.k8s.io/v1";
 const KIND: &str = "ConversionReview";
+
+/// The longest object that is converted: twice what etcd takes in one request, so that none that was ever stored is refused, also where
+/// its text is longer here than there.
+pub const LARGEST_OBJECT: usize = 3 << 20;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -18,15 +26,17 @@ struct Review<'a> {
     api_version: Cow<'a, str>,
     #[serde(borrow, default)]
     kind: Cow<'a, str>,
-    request: Option<Request>,
+    #[serde(borrow)]
+    request: Option<Request<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Request {
+struct Request<'a> {
     uid: String,
     #[serde(rename = "desiredAPIVersion")]
     desired: String,
-    objects: Vec<Value>,
+    #[serde(borrow)]
+    objects: &'a RawValue,
 }
 
 #[derive(Serialize)]
@@ -41,7 +51,7 @@ struct ReviewAnswer<'a> {
 #[serde(rename_all = "camelCase")]
 struct Response<'a> {
     uid: &'a str,
-    converted_objects: &'a [Value],
+    converted_objects: &'a RawValue,
     result: Outcome<'a>,
 }
 
@@ -77,49 +87,117 @@ pub fn convert<E: Display>(
         desired,
         objects,
     } = review.request.ok_or(ReviewError::NoRequest)?;
-    let asked = objects.len();
-    let converted: Result<Vec<Value>, String> = objects
-        .into_iter()
-        .enumerate()
-        .map(|(index, object)| one(index, object, &desired, &with))
-        .collect();
-    let (converted, failure) = match converted {
-        Ok(converted) => (converted, None),
-        Err(failure) => (Vec::new(), Some(failure)),
+    let mut batch = Batch {
+        desired: &desired,
+        with,
+        converted: String::with_capacity(objects.get().len()),
+        objects: 0,
+        failure: None,
+    };
+    batch.deserialize(&mut serde_json::Deserializer::from_str(objects.get()))?;
+    let Batch {
+        converted,
+        objects,
+        failure,
+        ..
+    } = batch;
+    let (status, list) = match failure {
+        None => ("Success", RawValue::from_string(converted)?),
+        Some(_) => ("Failure", RawValue::from_string("[]".to_owned())?),
     };
     let answer = serde_json::to_vec(&ReviewAnswer {
         api_version: API_VERSION,
         kind: KIND,
         response: Response {
             uid: &uid,
-            converted_objects: &converted,
+            converted_objects: &list,
             result: Outcome {
-                status: if failure.is_none() {
-                    "Success"
-                } else {
-                    "Failure"
-                },
+                status,
                 message: failure.as_deref(),
             },
         },
     })?;
     Ok(Converted {
         answer,
-        objects: asked,
+        objects,
         failure,
     })
 }
 
+/// The objects of a review as they are read, each converted and written before the next is looked at.
+struct Batch<'a, F> {
+    desired: &'a str,
+    with: F,
+    /// A JSON list.
+    converted: String,
+    objects: usize,
+    failure: Option<String>,
+}
+
+impl<'de, F, E> DeserializeSeed<'de> for &mut Batch<'_, F>
+where
+    F: Fn(Value, &str) -> Result<Value, E>,
+    E: Display,
+{
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_seq(self)
+    }
+}
+
+impl<'de, F, E> Visitor<'de> for &mut Batch<'_, F>
+where
+    F: Fn(Value, &str) -> Result<Value, E>,
+    E: Display,
+{
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        self.converted.push('[');
+        while let Some(object) = list.next_element::<&RawValue>()? {
+            let index = self.objects;
+            self.objects += 1;
+            if self.failure.is_some() {
+                continue;
+            }
+            match one(object, self.desired, &self.with) {
+                Ok(object) => {
+                    if index > 0 {
+                        self.converted.push(',');
+                    }
+                    let text = serde_json::to_string(&object).map_err(A::Error::custom)?;
+                    self.converted.push_str(&text);
+                }
+                Err(why) => {
+                    let mut failure = format!("objects[{index}] ({}): {why}", called(object));
+                    shorten(&mut failure);
+                    self.failure = Some(failure);
+                }
+            }
+        }
+        self.converted.push(']');
+        Ok(())
+    }
+}
+
 fn one<E: Display>(
-    index: usize,
-    object: Value,
+    object: &RawValue,
     desired: &str,
     with: impl Fn(Value, &str) -> Result<Value, E>,
 ) -> Result<Value, String> {
+    if object.get().len() > LARGEST_OBJECT {
+        return Err(format!(
+            "must not be larger than {LARGEST_OBJECT} bytes: nothing larger can be stored"
+        ));
+    }
+    let object: Value = serde_json::from_str(object.get()).map_err(|error| error.to_string())?;
     let metadata = object.get("metadata").cloned();
-    let called = called(metadata.as_ref());
-    let mut converted =
-        with(object, desired).map_err(|error| format!("objects[{index}] ({called}): {error}"))?;
+    let mut converted = with(object, desired).map_err(|error| error.to_string())?;
     keep_metadata(&mut converted, metadata);
     Ok(converted)
 }
@@ -137,12 +215,25 @@ fn keep_metadata(converted: &mut Value, before: Option<Value>) {
     after.extend(before.into_iter().filter(|(key, _)| !free(key)));
 }
 
-fn called(metadata: Option<&Value>) -> String {
-    let part = |key| {
-        metadata
-            .and_then(|metadata| metadata.get(key))
-            .and_then(Value::as_str)
-            .unwrap_or("?")
-    };
-    format!("{}/{}", part("namespace"), part("name"))
+/// `namespace/name`, read over all the rest.
+fn called(object: &RawValue) -> String {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Named<'a> {
+        #[serde(borrow)]
+        metadata: Names<'a>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Names<'a> {
+        #[serde(borrow)]
+        namespace: Option<Cow<'a, str>>,
+        #[serde(borrow)]
+        name: Option<Cow<'a, str>>,
+    }
+    let Names { namespace, name } = serde_json::from_str::<Named<'_>>(object.get())
+        .unwrap_or_default()
+        .metadata;
+    let shown = |part: Option<Cow<'_, str>>| part.map_or_else(|| "?".to_owned(), Cow::into_owned);
+    format!("{}/{}", shown(namespace), shown(name))
 }

@@ -13,6 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::endpoint::Endpoint;
+use crate::server::TurnedAway;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Webhook {
@@ -32,6 +33,11 @@ struct RefusalLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TurnedAwayLabel {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Certificate {
     certificate: &'static str,
 }
@@ -41,6 +47,8 @@ struct Certificate {
 pub struct Metrics {
     latency: Family<Webhook, Histogram, fn() -> Histogram>,
     requests: Family<Request, Counter>,
+    in_flight: Family<Webhook, Gauge>,
+    turned_away: Family<TurnedAwayLabel, Counter>,
     refusals: Family<RefusalLabel, Counter>,
     expiry: Family<Certificate, Gauge<f64, AtomicU64>>,
 }
@@ -54,6 +62,8 @@ impl Metrics {
         let metrics = Self {
             latency: Family::new_with_constructor(latency_histogram as fn() -> Histogram),
             requests: Family::default(),
+            in_flight: Family::default(),
+            turned_away: Family::default(),
             refusals: Family::default(),
             expiry: Family::default(),
         };
@@ -67,6 +77,25 @@ impl Metrics {
             "Total number of admission requests by HTTP status code",
             metrics.requests.clone(),
         );
+        registry.register(
+            "controller_runtime_webhook_requests_in_flight",
+            "Current number of admission requests being served",
+            metrics.in_flight.clone(),
+        );
+        registry.register(
+            "etcd_operator_webhook_turned_away",
+            "Requests and connections ended because of a limit, by which",
+            metrics.turned_away.clone(),
+        );
+        // There from the start: what never happened is 0, not absent.
+        for why in TurnedAway::ALL {
+            let reason = why.as_str();
+            drop(
+                metrics
+                    .turned_away
+                    .get_or_create(&TurnedAwayLabel { reason }),
+            );
+        }
         registry.register(
             "etcd_operator_admission_refusals",
             "Refused fields, by reason",
@@ -87,6 +116,23 @@ impl Metrics {
             .observe(took.as_secs_f64());
         self.requests
             .get_or_create(&Request { webhook, code })
+            .inc();
+    }
+
+    pub(crate) fn began(&self, endpoint: Endpoint) {
+        let webhook = endpoint.path();
+        self.in_flight.get_or_create(&Webhook { webhook }).inc();
+    }
+
+    pub(crate) fn ended(&self, endpoint: Endpoint) {
+        let webhook = endpoint.path();
+        self.in_flight.get_or_create(&Webhook { webhook }).dec();
+    }
+
+    pub(crate) fn turned_away(&self, why: TurnedAway) {
+        let reason = why.as_str();
+        self.turned_away
+            .get_or_create(&TurnedAwayLabel { reason })
             .inc();
     }
 

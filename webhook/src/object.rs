@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use etcd_operator_api::{Judgement, Policy};
+use etcd_operator_api::{AS_WRITTEN, Judgement, Policy, Warning, judge_unknown};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -66,8 +66,10 @@ pub fn mutate<K: Judged>(
     }
     let before = serde_json::to_value(&new)?;
     new.fill_in(old.as_ref(), policy);
-    let judgement = new.judge(old.as_ref(), policy);
+    let mut judgement = new.judge(old.as_ref(), policy);
     if !judgement.allowed() {
+        // A field that was meant and is not known is often why.
+        judgement.warnings.extend(unknown(&new, old.as_ref()));
         return Ok(refused(judgement));
     }
     let raw: Value = serde_json::from_str(object.get())?;
@@ -107,10 +109,30 @@ pub fn validate<K: Judged>(
         }
     };
     let old = old::<K>(request);
-    if old.as_ref().is_some_and(|old| old.same_spec(&new)) {
-        return Ok(Verdict::allowed());
+    let unknown = unknown(&new, old.as_ref());
+    let mut judgement = if old.as_ref().is_some_and(|old| old.same_spec(&new)) {
+        Judgement::default()
+    } else {
+        new.judge(old.as_ref(), policy)
+    };
+    judgement.warnings.extend(unknown);
+    Ok(verdict(judgement))
+}
+
+/// Fields of the manifest that the API server has dropped. Told when the manifest is new: whoever writes a label later has not
+/// misspelt anything.
+fn unknown<K: Judged>(new: &K, old: Option<&K>) -> Vec<Warning> {
+    match as_written(new) {
+        Some(manifest) if old.and_then(as_written) != Some(manifest) => {
+            judge_unknown(K::KIND, manifest)
+        }
+        _ => Vec::new(),
     }
-    Ok(verdict(new.judge(old.as_ref(), policy)))
+}
+
+fn as_written<K: Judged>(object: &K) -> Option<&str> {
+    let annotations = object.metadata().annotations.as_ref()?;
+    annotations.get(AS_WRITTEN).map(String::as_str)
 }
 
 fn validate_delete<K: Judged>(request: &AdmissionRequest<'_>) -> Verdict {

@@ -125,12 +125,56 @@ pub enum Verdict {
     },
 }
 
+/// How many faults, and how many warnings, are named.
+const MOST_NAMED: usize = 50;
+/// The most bytes of a text that is answered: what is wrong may quote what was sent, and that may be long.
+const LONGEST_TEXT: usize = 1024;
+
 impl Verdict {
     pub fn allowed() -> Self {
         Self::Allowed {
             patch: Vec::new(),
             warnings: Vec::new(),
         }
+    }
+
+    /// The same with the first faults and warnings alone, and a count of the others: an answer must not grow with the faults of a
+    /// request, nor must a log line.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        if let Self::Refused { refusals, .. } = &mut self {
+            if let Some(more) = cut_off(refusals) {
+                refusals.push(Refusal {
+                    field: String::new(),
+                    reason: "More".into(),
+                    message: format!("and {more} more faults"),
+                });
+            }
+            for refusal in refusals {
+                shorten(&mut refusal.field);
+                shorten(&mut refusal.message);
+            }
+        }
+        let (Self::Allowed { warnings, .. } | Self::Refused { warnings, .. }) = &mut self;
+        if let Some(more) = cut_off(warnings) {
+            warnings.push(format!("and {more} more warnings"));
+        }
+        self
+    }
+}
+
+/// Leaves what may be named; how many were more.
+fn cut_off<T>(named: &mut Vec<T>) -> Option<usize> {
+    let more = named.len().checked_sub(MOST_NAMED).filter(|more| *more > 0);
+    named.truncate(MOST_NAMED);
+    more
+}
+
+/// Cuts a text that is too long to be answered.
+pub(crate) fn shorten(text: &mut String) {
+    if text.len() > LONGEST_TEXT {
+        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+        text.push('…');
     }
 }
 

@@ -3,7 +3,9 @@
 //! Every wait on a peer has an end, and what peers can make us hold has a bound: connections are counted, bodies are paid for out
 //! of one budget before they are read.
 
+mod front;
 mod punctual;
+mod unsent;
 
 use std::convert::Infallible;
 use std::io;
@@ -11,12 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator_process::Drain;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue};
+use hyper::body::Bytes;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustls::ServerConfig;
@@ -25,13 +25,55 @@ use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
+use self::front::Front;
 use self::punctual::{Answering, Punctual};
+use self::unsent::Unsent;
 use crate::endpoint::Endpoint;
 
 /// What answers a request once its body is whole.
 pub trait Handler: Send + Sync + 'static {
     fn answer(&self, endpoint: Endpoint, body: Bytes) -> impl Future<Output = Answer> + Send;
+
+    /// The head of a request is here; `ended` follows, whatever becomes of it.
+    fn began(&self, _endpoint: Endpoint) {}
+    fn ended(&self, _endpoint: Endpoint) {}
+
+    /// A limit has ended a request or a connection.
+    fn turned_away(&self, _why: TurnedAway) {}
+}
+
+macro_rules! turned_away {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Which limit has ended a request or a connection.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum TurnedAway {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl TurnedAway {
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// For metrics and logs.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+turned_away! {
+    HandshakeTooSlow,
+    HeadTooSlow,
+    BodyTooLarge,
+    BodyTooSlow,
+    /// All bodies together would have been too much for too long.
+    NoRoom,
+    /// The peer does not take what it is answered.
+    AnswerUnread,
 }
 
 /// What goes back.
@@ -47,13 +89,15 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub connections: usize,
-    /// All bodies that are being read or answered, together.
+    /// All bodies that are being read or answered, together, and the answers that are not taken yet.
     pub body_budget: usize,
     pub handshake: Duration,
     /// From the first byte of a request's head to its last (HTTP/1.1).
     pub head: Duration,
     /// From the head of a request to the end of its body.
     pub body: Duration,
+    /// How long an answer may wait to be taken; twice that at most.
+    pub answer: Duration,
     /// A kept connection without a request. Longer than the 90 s after which the API server closes an idle one itself: who closes
     /// last never loses a request to the race.
     pub idle: Duration,
@@ -72,6 +116,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(10),
             body: Duration::from_secs(10),
+            answer: Duration::from_secs(10),
             idle: Duration::from_secs(100),
             linger: Duration::from_secs(5),
             drain: Duration::from_secs(15),
@@ -111,12 +156,7 @@ pub async fn serve<H: Handler>(
 ) {
     let acceptor = TlsAcceptor::from(tls);
     let places = Arc::new(Semaphore::new(limits.connections));
-    let front = Arc::new(Front {
-        handler,
-        budget: Arc::new(Semaphore::new(limits.body_budget / KIB)),
-        limits,
-        drain: drain.clone(),
-    });
+    let front = Arc::new(Front::new(handler, limits, drain.clone()));
     let (kept, streams) = (GracefulShutdown::new(), GracefulShutdown::new());
     let gone = async {
         drain.started().await;
@@ -140,7 +180,11 @@ pub async fn serve<H: Handler>(
         let (acceptor, front) = (acceptor.clone(), Arc::clone(&front));
         let watchers = (kept.watcher(), streams.watcher());
         tokio::spawn(async move {
+            let handler = Arc::clone(&front.handler);
             if let Err(error) = connection(stream, acceptor, front, watchers).await {
+                if let ConnectionError::TurnedAway(why) = error {
+                    handler.turned_away(why);
+                }
                 tracing::debug!(%error, "connection");
             }
             drop(place);
@@ -190,8 +234,8 @@ async fn accept(
 enum ConnectionError {
     #[error("TLS handshake")]
     Handshake(#[source] io::Error),
-    #[error("TLS handshake took too long")]
-    SlowHandshake,
+    #[error("turned away: {}", .0.as_str())]
+    TurnedAway(TurnedAway),
     #[error("HTTP: {0}")]
     Http(#[source] hyper::Error),
 }
@@ -200,20 +244,42 @@ async fn connection<H: Handler>(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     front: Arc<Front<H>>,
-    (kept, streams): (Watcher, Watcher),
+    watchers: (Watcher, Watcher),
 ) -> Result<(), ConnectionError> {
     let _best_effort = stream.set_nodelay(true);
     let limits = front.limits;
     let stream = tokio::time::timeout(limits.handshake, acceptor.accept(stream))
         .await
-        .map_err(|_elapsed| ConnectionError::SlowHandshake)?
+        .map_err(|_elapsed| ConnectionError::TurnedAway(TurnedAway::HandshakeTooSlow))?
         .map_err(ConnectionError::Handshake)?;
+    let (answering, unsent) = (Answering::default(), Unsent::default());
+    let served = http(stream, front, watchers, &answering, &unsent);
+    tokio::select! {
+        served = served => match answering.late() {
+            Some(why) => Err(ConnectionError::TurnedAway(why)),
+            None => served.map_err(ConnectionError::Http),
+        },
+        () = unsent.overdue(limits.answer) => Err(ConnectionError::TurnedAway(TurnedAway::AnswerUnread)),
+    }
+}
+
+async fn http<H: Handler>(
+    stream: TlsStream<TcpStream>,
+    front: Arc<Front<H>>,
+    (kept, streams): (Watcher, Watcher),
+    answering: &Answering,
+    unsent: &Unsent,
+) -> hyper::Result<()> {
+    let limits = front.limits;
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let served = if is_http2 {
+    if is_http2 {
         drop(kept);
+        // Heads have no limit of their own here: one costs its stream, of which there are few, and not its connection.
+        let stream = Punctual::new(stream, None, limits.answer, answering.clone());
+        let unsent = unsent.clone();
         let service = service_fn(move |request| {
-            let front = Arc::clone(&front);
-            async move { Ok::<_, Infallible>(front.respond(request).await) }
+            let (front, unsent) = (Arc::clone(&front), unsent.clone());
+            async move { Ok::<_, Infallible>(front.respond(request, &unsent).await) }
         });
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -224,126 +290,31 @@ async fn connection<H: Handler>(
             .keep_alive_interval(limits.idle)
             .keep_alive_timeout(limits.handshake)
             .serve_connection(TokioIo::new(stream), service);
-        streams.watch(connection).await
-    } else {
-        drop(streams);
-        let answering = Answering::default();
-        let stream = Punctual::new(stream, limits.head, answering.clone());
-        let service = service_fn(move |request| {
-            let (front, answering) = (Arc::clone(&front), answering.clone());
-            async move {
-                answering.start();
-                let mut response = front.respond(request).await;
-                if front.drain.has_started() {
-                    let last = HeaderValue::from_static("close");
-                    response.headers_mut().insert(CONNECTION, last);
-                }
-                answering.end();
-                Ok::<_, Infallible>(response)
-            }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.idle)
-            // Who has said all it has to say still gets its answer.
-            .half_close(true)
-            .max_buf_size(64 * 1024)
-            .serve_connection(TokioIo::new(stream), service);
-        kept.watch(connection).await
-    };
-    served.map_err(ConnectionError::Http)
-}
-
-const KIB: usize = 1024;
-
-/// What stands between a connection and the handler.
-struct Front<H> {
-    handler: Arc<H>,
-    budget: Arc<Semaphore>,
-    limits: Limits,
-    drain: Drain,
-}
-
-impl<H: Handler> Front<H> {
-    async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let Some(endpoint) = Endpoint::at(request.uri().path()) else {
-            return text(StatusCode::NOT_FOUND, "no such path");
-        };
-        if request.method() != Method::POST {
-            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only POST");
-            response
-                .headers_mut()
-                .insert(ALLOW, HeaderValue::from_static("POST"));
-            return response;
-        }
-        if !is_json(&request) {
-            return text(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "Content-Type must be application/json",
-            );
-        }
-        let largest = endpoint.largest_body();
-        let announced = request.body().size_hint();
-        if announced.lower() > largest as u64 {
-            return too_large(largest);
-        }
-        let most = announced
-            .upper()
-            .and_then(|upper| usize::try_from(upper).ok())
-            .map_or(largest, |upper| upper.min(largest));
-        let permits = u32::try_from(most / KIB + 1).unwrap_or(u32::MAX);
-        let read = async {
-            let paid = self.budget.acquire_many(permits).await;
-            let body = Limited::new(request.into_body(), largest).collect().await;
-            (paid, body)
-        };
-        let Ok((_paid, body)) = tokio::time::timeout(self.limits.body, read).await else {
-            return text(StatusCode::REQUEST_TIMEOUT, "the body took too long");
-        };
-        let body = match body {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => return too_large(largest),
-            Err(error) => {
-                return text(
-                    StatusCode::BAD_REQUEST,
-                    format!("cannot read body: {error}"),
-                );
-            }
-        };
-        match self.handler.answer(endpoint, body).await {
-            Answer::Review(json) => reply(StatusCode::OK, "application/json", json),
-            Answer::BadRequest(why) => text(StatusCode::BAD_REQUEST, why),
-        }
+        return streams.watch(connection).await;
     }
-}
-
-fn is_json(request: &Request<Incoming>) -> bool {
-    request
-        .headers()
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split(';').next())
-        .is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
-}
-
-fn too_large(largest: usize) -> Response<Full<Bytes>> {
-    text(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        format!("the body must not be larger than {largest} bytes"),
-    )
-}
-
-fn text(status: StatusCode, why: impl Into<String>) -> Response<Full<Bytes>> {
-    let mut why = why.into();
-    why.push('\n');
-    reply(status, "text/plain; charset=utf-8", why)
-}
-
-fn reply(status: StatusCode, media: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(media));
-    response
+    drop(streams);
+    let stream = Punctual::new(stream, Some(limits.head), limits.answer, answering.clone());
+    let (answering, unsent) = (answering.clone(), unsent.clone());
+    let service = service_fn(move |request| {
+        let (front, answering) = (Arc::clone(&front), answering.clone());
+        let unsent = unsent.clone();
+        async move {
+            answering.start();
+            let mut response = front.respond(request, &unsent).await;
+            if front.drain.has_started() {
+                let last = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, last);
+            }
+            answering.end();
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.idle)
+        // Who has said all it has to say still gets its answer.
+        .half_close(true)
+        .max_buf_size(64 * 1024)
+        .serve_connection(TokioIo::new(stream), service);
+    kept.watch(connection).await
 }

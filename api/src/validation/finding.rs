@@ -1,5 +1,6 @@
 //! What a judgement consists of: violations and warnings.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The longest warning kubectl shows in full.
@@ -187,8 +188,13 @@ impl Judgement {
 
     /// Drops what was wrong before as well: an older object can be mended step by step.
     pub(crate) fn forgive(&mut self, before: &Self) {
+        fn known(violation: &Violation) -> (&str, Reason, &str) {
+            (&violation.field, violation.reason, &violation.message)
+        }
+        // A set: an object may have as many faults as fit a request.
+        let before: BTreeSet<_> = before.violations.iter().map(known).collect();
         self.violations
-            .retain(|violation| !before.violations.contains(violation));
+            .retain(|violation| !before.contains(&known(violation)));
     }
 
     /// Keeps the value, or notes what is wrong with it.

@@ -102,6 +102,9 @@ const FIELDS: &[(&str, &str)] = &[
     ("snapshot-count", "spec.options.snapshotCount"),
 ];
 
+/// Among so many faults it is still guessed which flag was meant.
+const MOST_GUESSES: usize = 50;
+
 /// Gates the operator sets itself.
 const OWNED_GATES: [&str; 2] = ["InitialCorruptCheck", "CompactHashCheck"];
 
@@ -196,7 +199,10 @@ fn check_presence(
             ),
         ),
         FlagPresence::Unknown => {
-            let near = nearest(flag, flag_names(minor)).map_or_else(
+            let known = flag_names(minor);
+            // A guess costs more than all the rest: whoever sends thousands of flags has not misspelt them.
+            let near = (judgement.violations.len() < MOST_GUESSES).then(|| nearest(flag, known));
+            let near = near.flatten().map_or_else(
                 || "remove it".to_owned(),
                 |near| format!("did you mean `{near}`?"),
             );

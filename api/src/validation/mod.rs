@@ -25,6 +25,7 @@ mod storage;
 mod store;
 mod text;
 mod tls;
+mod unknown;
 mod version;
 
 use std::time::Duration;
@@ -51,6 +52,7 @@ pub use name::LONGEST as LONGEST_NAME;
 pub use restore::judge as judge_restore;
 pub(crate) use restore::{cel as restore_cel_rules, read as read_restore};
 pub(crate) use text::CelMessage;
+pub use unknown::{AS_WRITTEN, judge_unknown};
 
 /// Judges an object that is created (`old` is None) or updated.
 ///

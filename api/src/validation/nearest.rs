@@ -2,7 +2,7 @@
 
 /// The nearest of `words`, if it is near enough to be what was meant.
 pub(crate) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // No flag is longer; a longer word is no misspelling, and the work below grows with its length.
+    // No flag and no field is longer; a longer word is no misspelling, and the work below grows with its length.
     if word.len() > 80 {
         return None;
     }
@@ -13,9 +13,13 @@ pub(crate) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> O
         .map(|(_, candidate)| candidate)
 }
 
-/// How many letters must be inserted, removed, replaced or swapped with their neighbour.
+/// How many letters must be inserted, removed, replaced or swapped with their neighbour; capital or not is no difference.
 fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let letters = |word: &str| -> Vec<char> {
+        let lower = |letter: char| letter.to_ascii_lowercase();
+        word.chars().map(lower).collect()
+    };
+    let (a, b) = (letters(a), letters(b));
     let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
     for (i, x) in a.iter().enumerate() {
         let mut row = vec![i + 1];
@@ -42,6 +46,7 @@ mod tests {
         assert_eq!(nearest("snapshot-cuont", words()), Some("snapshot-count"));
         assert_eq!(nearest("snapshots-count", words()), Some("snapshot-count"));
         assert_eq!(nearest("maxwals", words()), Some("max-wals"));
+        assert_eq!(nearest("CORS", words()), Some("cors"));
         assert_eq!(nearest("listen-peer-urls", words()), None);
         assert_eq!(nearest("", words()), None);
     }

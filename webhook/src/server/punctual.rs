@@ -1,17 +1,20 @@
-//! A connection on which a request's head, once begun, must be whole in time. Wraps a stream; pure but for the clock.
+//! A connection on which a request's head, once begun, must be whole in time, and on which what we write must be taken in time.
+//! Wraps a stream; pure but for the clock.
 //!
 //! hyper has one limit for both, the wait for a request and the wait for the rest of its head. The first must be long, since API
 //! servers keep their connections; the second must be short, or a thousand slow senders would fill the house.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
+
+use super::TurnedAway;
 
 /// Whether a request is being answered: then what is read is its body, which has a limit of its own.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +25,8 @@ struct State {
     is_on: AtomicBool,
     /// How many heads have been whole so far.
     heads: AtomicUsize,
+    /// What took too long, which the error that ends the connection does not say any more.
+    late: OnceLock<TurnedAway>,
 }
 
 impl Answering {
@@ -32,6 +37,16 @@ impl Answering {
 
     pub(super) fn end(&self) {
         self.0.is_on.store(false, Ordering::Relaxed);
+    }
+
+    /// What took too long, if that has ended the connection.
+    pub(super) fn late(&self) -> Option<TurnedAway> {
+        self.0.late.get().copied()
+    }
+
+    fn ended_by(&self, why: TurnedAway) -> io::Error {
+        let _first_counts = self.0.late.set(why);
+        io::Error::new(io::ErrorKind::TimedOut, why.as_str())
     }
 
     fn is_on(&self) -> bool {
@@ -45,10 +60,16 @@ impl Answering {
 
 pub(super) struct Punctual<S> {
     stream: S,
-    limit: Duration,
+    /// For a head; none where that is not looked after here.
+    head: Option<Duration>,
+    answer: Duration,
     answering: Answering,
     /// Runs from the first byte of a head.
     deadline: Option<Deadline>,
+    /// Run while the peer takes nothing. What was written may still wait in TLS' own buffer, hence the second, which more to write
+    /// does not stop.
+    unwritten: Option<Pin<Box<Sleep>>>,
+    unflushed: Option<Pin<Box<Sleep>>>,
 }
 
 struct Deadline {
@@ -58,14 +79,41 @@ struct Deadline {
 }
 
 impl<S> Punctual<S> {
-    pub(super) fn new(stream: S, limit: Duration, answering: Answering) -> Self {
+    pub(super) fn new(
+        stream: S,
+        head: Option<Duration>,
+        answer: Duration,
+        answering: Answering,
+    ) -> Self {
         Self {
             stream,
-            limit,
+            head,
+            answer,
             answering,
             deadline: None,
+            unwritten: None,
+            unflushed: None,
         }
     }
+}
+
+/// What a write came to, or that it has waited for too long.
+fn in_time<T>(
+    written: Poll<io::Result<T>>,
+    waiting: &mut Option<Pin<Box<Sleep>>>,
+    limit: Duration,
+    answering: &Answering,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<T>> {
+    if written.is_ready() {
+        *waiting = None;
+        return written;
+    }
+    waiting
+        .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)))
+        .as_mut()
+        .poll(cx)
+        .map(|()| Err(answering.ended_by(TurnedAway::AnswerUnread)))
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Punctual<S> {
@@ -77,9 +125,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Punctual<S> {
         let heads = self.answering.heads();
         // The head it was for is whole.
         self.deadline.take_if(|deadline| deadline.before != heads);
-        if self.answering.is_on() {
+        let Some(limit) = self.head.filter(|_| !self.answering.is_on()) else {
             return Pin::new(&mut self.stream).poll_read(cx, buffer);
-        }
+        };
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         match read {
@@ -87,19 +135,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for Punctual<S> {
                 let begun = buffer.filled().len() > before;
                 if begun && self.deadline.is_none() {
                     self.deadline = Some(Deadline {
-                        sleep: Box::pin(tokio::time::sleep(self.limit)),
+                        sleep: Box::pin(tokio::time::sleep(limit)),
                         before: heads,
                     });
                 }
                 read
             }
             Poll::Pending => match &mut self.deadline {
-                Some(deadline) => deadline.sleep.as_mut().poll(cx).map(|()| {
-                    Err(io::Error::new(
-                        io::ErrorKind::TimedOut,
-                        "the head of a request took too long",
-                    ))
-                }),
+                Some(deadline) => deadline
+                    .sleep
+                    .as_mut()
+                    .poll(cx)
+                    .map(|()| Err(self.answering.ended_by(TurnedAway::HeadTooSlow))),
                 None => Poll::Pending,
             },
         }
@@ -112,15 +159,33 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Punctual<S> {
         cx: &mut Context<'_>,
         buffer: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buffer)
+        let this = &mut *self;
+        let written = Pin::new(&mut this.stream).poll_write(cx, buffer);
+        in_time(
+            written,
+            &mut this.unwritten,
+            this.answer,
+            &this.answering,
+            cx,
+        )
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let this = &mut *self;
+        let flushed = Pin::new(&mut this.stream).poll_flush(cx);
+        in_time(
+            flushed,
+            &mut this.unflushed,
+            this.answer,
+            &this.answering,
+            cx,
+        )
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let this = &mut *self;
+        let shut = Pin::new(&mut this.stream).poll_shutdown(cx);
+        in_time(shut, &mut this.unflushed, this.answer, &this.answering, cx)
     }
 
     fn poll_write_vectored(
@@ -128,7 +193,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Punctual<S> {
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, buffers)
+        let this = &mut *self;
+        let written = Pin::new(&mut this.stream).poll_write_vectored(cx, buffers);
+        in_time(
+            written,
+            &mut this.unwritten,
+            this.answer,
+            &this.answering,
+            cx,
+        )
     }
 
     fn is_write_vectored(&self) -> bool {
