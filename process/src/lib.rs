@@ -19,5 +19,5 @@ pub use exit::{one_line, usage_line};
 pub use health::{BindError, HealthServer, bind};
 pub use logging::{LogFilterError, init as init_logging};
 pub use readiness::{Gate, NotReady, Readiness};
-pub use run::{HasCommonArgs, run};
+pub use run::{HasCommonArgs, run, run_with};
 pub use shutdown::{Drain, DrainTrigger, Signals};

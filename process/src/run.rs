@@ -1,6 +1,7 @@
 //! The whole of a `main`: flags, logging, one single-threaded runtime, signals, and one line on stderr when it ends badly.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -28,7 +29,21 @@ where
     Running: Future<Output = Result<(), E>>,
     E: Error + 'static,
 {
-    let flags = match Flags::try_parse() {
+    run_with(std::env::args_os(), work)
+}
+
+/// The same with these words for the command line, the program's name first.
+pub fn run_with<Flags, Work, Running, E>(
+    words: impl IntoIterator<Item = OsString>,
+    work: Work,
+) -> ExitCode
+where
+    Flags: Parser + HasCommonArgs,
+    Work: FnOnce(Flags, Drain) -> Running,
+    Running: Future<Output = Result<(), E>>,
+    E: Error + 'static,
+{
+    let flags = match Flags::try_parse_from(words) {
         Ok(flags) => flags,
         Err(asked)
             if matches!(

@@ -2,9 +2,11 @@
 //! certificates.
 //!
 //! `server` is HTTPS and knows no Kubernetes; `object`, `kinds`, `scale` and `convert` judge and know no sockets; `admission` joins the two;
-//! `surroundings` is the only part that reads the API server; `run` starts it all.
+//! `surroundings` is the only part that reads the API server; `run` starts it all. `chores` are not the server: short errands that the chart
+//! sends the same program on.
 
 mod admission;
+pub mod chores;
 pub mod convert;
 mod endpoint;
 pub mod fill;

@@ -2,8 +2,11 @@
 
 use std::process::ExitCode;
 
-use etcd_operator_webhook::{Flags, run};
+use etcd_operator_webhook::{Flags, chores::Chore, run};
 
 fn main() -> ExitCode {
-    etcd_operator_process::run::<Flags, _, _, _>(run)
+    match Chore::asked_for(std::env::args_os()) {
+        Some((chore, words)) => chore.run(words),
+        None => etcd_operator_process::run::<Flags, _, _, _>(run),
+    }
 }

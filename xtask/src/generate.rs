@@ -1,9 +1,11 @@
 //! `cargo xtask generate`: what is committed but derived from something else, written anew.
 //!
-//! The api crate gives the chart its CRDs and the docs their reference and their rules; `values.yaml` gives the chart's README its table.
+//! The api crate gives the chart its CRDs and the docs their reference and their rules; `values.yaml` gives the chart's README its table, and
+//! the chart's roles give the docs their table of what accounts may do.
 //! Each part below is a pure function from text or types to text; only this file touches the disk, and only below the
 //! checkout.
 
+mod access;
 mod crds;
 mod reference;
 mod rules;
@@ -84,6 +86,14 @@ fn wanted(root: &Path) -> anyhow::Result<Vec<Wanted>> {
         let path = root.join(CHART).join(name);
         fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))
     };
+    let roles = access::ACCOUNTS
+        .iter()
+        .map(|account| text(&format!("templates/{}", account.template)))
+        .collect::<anyhow::Result<Vec<String>>>()?;
+    files.push(Wanted {
+        path: "docs/reference/access.md".to_owned(),
+        contents: Some(access::page(&roles).context("what accounts may do")?),
+    });
     let values = values::parse(&text("values.yaml")?).context("values.yaml")?;
     let disagreements = values
         .disagreements(&text("values.schema.json")?)
@@ -187,6 +197,45 @@ mod tests {
         let chart: serde_yaml_ng::Value = serde_yaml_ng::from_str(&chart).unwrap();
         assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
         assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+    }
+
+    /// Names of metrics in a text: words that begin as ours do, without what Prometheus adds to a histogram or a counter.
+    fn metrics_in(text: &str) -> std::collections::BTreeSet<String> {
+        let ours = [
+            "controller_runtime_",
+            "etcd_operator_",
+            "leader_election_",
+            "rest_client_",
+        ];
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words
+            .filter(|word| ours.iter().any(|prefix| word.starts_with(prefix)))
+            .map(|word| {
+                let added = ["_bucket", "_total", "_info"];
+                let base = added.iter().find_map(|suffix| word.strip_suffix(suffix));
+                base.unwrap_or(word).to_owned()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn alerts_and_dashboard_speak_of_metrics_that_exist() {
+        let read = |path: &str| fs::read_to_string(checkout().join(path)).unwrap();
+        let sources = [
+            "controller/src/metrics.rs",
+            "process/src/metrics.rs",
+            "webhook/src/metrics.rs",
+        ];
+        let known = metrics_in(&sources.map(read).concat());
+        for file in [
+            "templates/metrics/prometheusrule.yaml",
+            "files/dashboard.json",
+        ] {
+            let named = metrics_in(&read(&format!("{CHART}/{file}")));
+            assert!(named.len() > 3, "{file} names {named:?}");
+            let unknown: Vec<_> = named.difference(&known).collect();
+            assert!(unknown.is_empty(), "{file}: {unknown:?}");
+        }
     }
 
     #[test]

@@ -173,6 +173,19 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end }}
 
+{{/* Environment that names proxies; nothing when there is none. */}}
+{{- define "etcd-operator.proxyEnv" -}}
+{{- with .Values.proxy }}
+{{- if or .http .https }}
+{{- $env := list }}
+{{- with .http }}{{ $env = append $env (dict "name" "HTTP_PROXY" "value" .) }}{{ end }}
+{{- with .https }}{{ $env = append $env (dict "name" "HTTPS_PROXY" "value" .) }}{{ end }}
+{{- with .exceptions }}{{ $env = append $env (dict "name" "NO_PROXY" "value" .) }}{{ end }}
+{{- toYaml $env }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/*
 Probes. Readiness is asked every second so that `helm install --wait` returns as soon as
 the operator serves; liveness is patient, because a restart never makes it faster.

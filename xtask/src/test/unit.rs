@@ -1,6 +1,10 @@
 //! Tier `unit`: what needs no cluster. Each check counts as one test.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context, Result, ensure};
 
@@ -15,7 +19,7 @@ use crate::{
 
 type Check = (&'static str, fn() -> Result<()>);
 
-const CHECKS: [Check; 7] = [
+const CHECKS: [Check; 9] = [
     ("unit::the_code_is_formatted", formatted),
     ("unit::the_lints_are_clean", linted),
     ("unit::generated_files_are_fresh", generated),
@@ -33,6 +37,12 @@ const CHECKS: [Check; 7] = [
         "unit::the_chart_renders_the_same_bytes_twice_with_helm_4",
         || render_twice(&Program::Helm4),
     ),
+    ("unit::a_typo_in_the_values_is_refused_by_helm_3", || {
+        refuse_typos(&Program::Helm3)
+    }),
+    ("unit::a_typo_in_the_values_is_refused_by_helm_4", || {
+        refuse_typos(&Program::Helm4)
+    }),
 ];
 
 /// How many random histories the simulation plays: a plain `cargo test` is content with fewer.
@@ -149,19 +159,23 @@ fn lint(version: &Program) -> Result<()> {
     )
 }
 
+/// With nothing set, and with every documented set of values.
 fn render_twice(version: &Program) -> Result<()> {
     let helm = helm(version)?;
-    let render = || {
-        let mut command = Command::new(&helm);
-        command.current_dir(checkout()).args([
-            "template",
-            RELEASE,
-            CHART,
-            "--namespace",
-            NAMESPACE,
-        ]);
-        command::output(&mut command)
-    };
+    let mut sets: Vec<PathBuf> = fs::read_dir(checkout().join(CHART).join("ci"))
+        .context("the chart's sets of values")?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    sets.sort();
+    ensure!(!sets.is_empty(), "there is no set of values");
+    for set in sets {
+        render_set_twice(&helm, &set).with_context(|| set.display().to_string())?;
+    }
+    Ok(())
+}
+
+fn render_set_twice(helm: &Path, values: &Path) -> Result<()> {
+    let render = || command::output(template(helm).arg("--values").arg(values));
     let (first, second) = (render()?, render()?);
     let kinds = first
         .lines()
@@ -176,4 +190,32 @@ fn render_twice(version: &Program) -> Result<()> {
     // The webhook writes its own bundle; a key that Helm owns too would fail the next upgrade.
     ensure!(!first.contains("caBundle"), "the chart renders a caBundle");
     Ok(())
+}
+
+fn refuse_typos(version: &Program) -> Result<()> {
+    let helm = helm(version)?;
+    for typo in [
+        "webhok.replicas=3",
+        "webhook.replica=3",
+        "webhook.replicas=three",
+        "certificates.mode=automatic",
+        "metrics.prometheusRule.enable=true",
+    ] {
+        let refused = template(&helm).args(["--set", typo]).output()?;
+        let reason = String::from_utf8_lossy(&refused.stderr);
+        ensure!(
+            !refused.status.success() && reason.contains("don't meet the specifications"),
+            "{typo}: {} {reason}",
+            refused.status
+        );
+    }
+    Ok(())
+}
+
+fn template(helm: &Path) -> Command {
+    let mut command = Command::new(helm);
+    command
+        .current_dir(checkout())
+        .args(["template", RELEASE, CHART, "--namespace", NAMESPACE]);
+    command
 }
