@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const MUTATE: &str = "/mutate-etcdcluster";
 const VALIDATE: &str = "/validate-etcdcluster";
 /// Far more than any of these takes; what is waited for is a condition.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 fn good() -> String {
     create(cluster(json!({"size": 3}))).to_string()

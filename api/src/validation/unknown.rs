@@ -5,14 +5,16 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::LazyLock;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
 use super::finding::{LONGEST_WARNING, Warning};
 use super::nearest::nearest;
@@ -238,13 +240,10 @@ impl<'de> Visitor<'de> for Compare<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key::<Cow<'de, str>>()? {
             let fields = match self.fields {
-                Fields::Named(known) => match known.get(name.as_ref()) {
-                    Some(fields) => fields,
-                    None => {
-                        self.found.unknown(self.path, &name, known);
-                        &Fields::Any
-                    }
-                },
+                Fields::Named(known) => known.get(name.as_ref()).unwrap_or_else(|| {
+                    self.found.unknown(self.path, &name, known);
+                    &Fields::Any
+                }),
                 Fields::Each(fields) => fields,
                 Fields::Any => &Fields::Any,
             };
@@ -270,7 +269,7 @@ impl<'de> Visitor<'de> for Compare<'_> {
         };
         let parent = self.path.len();
         for index in 0_usize.. {
-            self.path.push_str(&format!("[{index}]"));
+            write!(self.path, "[{index}]").map_err(A::Error::custom)?;
             let more = list.next_element_seed(self.within(fields))?;
             self.path.truncate(parent);
             if more.is_none() {
