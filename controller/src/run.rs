@@ -1,9 +1,8 @@
 //! The machine around the pipeline: client, lease, watches, and an orderly end.
 
 use std::{
-    collections::HashMap,
     hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Instant,
 };
 
@@ -41,7 +40,7 @@ use crate::{
     },
     lease::{self, Candidate, Leadership, LeaseError},
     metrics::Metrics,
-    turns::{self, Turns},
+    turns::{self, Failures, Turns},
 };
 
 /// What ends the controller.
@@ -206,7 +205,7 @@ async fn look_after(
         }),
         clusters: clusters.clone(),
         turns: Turns::default(),
-        failures: Mutex::default(),
+        failures: Failures::default(),
     });
     Controller::for_stream(changes, clusters)
         .reconcile_on(of_pods)
@@ -236,25 +235,13 @@ struct Machine {
     context: Arc<Context>,
     clusters: Store<EtcdCluster>,
     turns: Turns,
-    /// Failures in a row, by cluster: each cluster backs off on its own.
-    failures: Mutex<HashMap<String, u32>>,
+    failures: Failures,
 }
 
 impl Machine {
-    fn failures(&self) -> MutexGuard<'_, HashMap<String, u32>> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn failed(&self, cluster: String) -> u32 {
-        let mut failures = self.failures();
-        let count = failures.entry(cluster).or_default();
-        *count += 1;
-        *count - 1
-    }
-
     /// The cluster is gone.
     fn forget(&self, cluster: &str) {
-        self.failures().remove(cluster);
+        self.failures.forget(cluster);
         self.turns.forget(cluster);
         self.context.memory.forget(cluster);
         self.context.metrics.forget(cluster);
@@ -281,7 +268,7 @@ async fn reconcile(
                 started.elapsed(),
             );
             if outcome.is_ok() {
-                machine.failures().remove(&cluster);
+                machine.failures.forget(&cluster);
             }
             outcome
         })
@@ -304,7 +291,7 @@ fn after_error(object: Arc<EtcdCluster>, error: &ReconcileError, machine: Arc<Ma
     if error.is_conflict() {
         return Action::requeue(cluster::AFTER_CONFLICT);
     }
-    let wait = cluster::back_off(machine.failed(key(&object)));
+    let wait = machine.failures.one_more(&key(&object));
     if error.is_the_end() {
         tracing::debug!(
             cluster = object.name_any(),

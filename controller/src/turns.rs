@@ -1,10 +1,11 @@
-//! Whose turn it is: how many passes are under way at once, and how often clusters at rest are looked at. Touches only the clock.
+//! Whose turn it is: how many passes are under way at once, how often clusters at rest are looked at, and how long one that fails is
+//! left alone. Touches only the clock.
 //!
 //! A cluster that keeps us waiting (its members hang, it defragments for minutes) gives its place back after a moment and from then
 //! on waits in a line of its own, until a pass over it is quick again. So one bad cluster, or a hundred, never slow the others.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     hash::{BuildHasher, RandomState},
     pin::pin,
     sync::{Mutex, PoisonError},
@@ -79,6 +80,27 @@ impl Turns {
     }
 }
 
+/// Failures in a row, by cluster: each backs off on its own.
+#[derive(Debug, Default)]
+pub(crate) struct Failures(Mutex<HashMap<String, u32>>);
+
+impl Failures {
+    /// One more: how long the cluster is left alone, from half a second to a minute.
+    pub(crate) fn one_more(&self, cluster: &str) -> Duration {
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = failures.entry(cluster.to_owned()).or_default();
+        let wait = Duration::from_millis(500) * 2_u32.pow(*count);
+        *count = (*count + 1).min(7);
+        wait
+    }
+
+    /// It is gone, or did not fail.
+    pub(crate) fn forget(&self, cluster: &str) {
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.remove(cluster);
+    }
+}
+
 /// When a cluster at rest is looked at again, one of so many. What happens to its pods wakes it at once; this look finds what only
 /// etcd knows. Spread, so that clusters made in one go are not looked at in one go for ever after.
 pub(crate) fn at_rest(look_again: Duration, clusters: usize) -> Duration {
@@ -129,6 +151,18 @@ mod tests {
         assert!(turns.is_slow("c"));
         turns.take("c", async {}).await;
         assert!(!turns.is_slow("c"));
+    }
+
+    #[test]
+    fn each_cluster_backs_off_on_its_own_and_up_to_a_minute() {
+        let failures = Failures::default();
+        let waits: Vec<Duration> = (0..20).map(|_| failures.one_more("bad")).collect();
+        assert!(waits.is_sorted());
+        assert_eq!(waits[0], Duration::from_millis(500));
+        assert_eq!(waits[19], Duration::from_secs(64));
+        assert_eq!(failures.one_more("other"), waits[0]);
+        failures.forget("bad");
+        assert_eq!(failures.one_more("bad"), waits[0]);
     }
 
     #[test]

@@ -324,8 +324,3 @@ async fn tell(context: &Context, object: &EtcdCluster, event: Event) {
 
 /// Somebody else's write in between is no failure; the watch has most likely brought it already.
 pub(crate) const AFTER_CONFLICT: Duration = Duration::from_millis(50);
-
-/// How long a resource is left alone after so many failures in a row: from half a second to a minute.
-pub(crate) fn back_off(failures: u32) -> Duration {
-    Duration::from_millis(500) * 2_u32.pow(failures.min(7))
-}

@@ -1,18 +1,22 @@
 //! The watch caches: what they keep, whom they wake, and waiting for them by many at once.
 
-use std::time::Duration;
+use std::{convert::Infallible, future::pending, pin::pin, time::Duration};
 
+use futures::StreamExt;
+use http::{Request, Response};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod, PodSpec, Service},
     policy::v1::PodDisruptionBudget,
 };
-use kube::runtime::watcher::Event;
+use kube::{Api, Client, client::Body, runtime::watcher::Event};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tower::service_fn;
 
 use super::{
     Stores,
-    cache::{Cache, Filling, cache},
+    cache::{Cache, Filling, cache, watch_children},
     children::services,
     fixtures,
 };
@@ -153,4 +157,21 @@ fn a_service_agrees_until_somebody_takes_a_port_away() {
     live.spec.as_mut().unwrap().ports.as_mut().unwrap().pop();
     assert_eq!(woken(&mut filling, Event::Apply(live)), ["c"]);
     assert!(!agrees());
+}
+
+#[tokio::test]
+async fn only_what_carries_our_label_is_asked_for() {
+    let (asked, mut questions) = mpsc::unbounded_channel();
+    let silent = service_fn(move |request: Request<Body>| {
+        let _ = asked.send(request.uri().to_string());
+        pending::<Result<Response<Body>, Infallible>>()
+    });
+    let (changes, _cache) = watch_children::<Pod>(Api::all(Client::new(silent, "n")));
+    let mut changes = pin!(changes);
+    let question = tokio::select! {
+        question = questions.recv() => question.unwrap(),
+        woken = changes.next() => panic!("{woken:?} was woken by nothing"),
+    };
+    let label = "labelSelector=app.kubernetes.io%2Fmanaged-by%3Detcd-operator";
+    assert!(question.contains(label), "{question}");
 }
