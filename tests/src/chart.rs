@@ -14,12 +14,74 @@ use kube::{
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::{Context, Outcome, command, until, until_answer};
+use crate::{Context, Finished, Outcome, command, until, until_answer};
 
 pub const RELEASE: &str = "etcd-operator";
 pub const OPERATOR_NAMESPACE: &str = "etcd-operator";
 
-/// `helm upgrade --install … --wait`: returns when Helm says that everything is up.
+/// Which Helm: the chart must work with both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Helm {
+    Three,
+    Four,
+}
+
+impl Helm {
+    /// `helm …` to its end, in this namespace.
+    pub async fn run(
+        self,
+        context: &Context,
+        namespace: &str,
+        arguments: &[&str],
+    ) -> anyhow::Result<Finished> {
+        let environment = context.environment();
+        let mut helm = Command::new(match self {
+            Self::Three => &environment.helm3,
+            Self::Four => &environment.helm,
+        });
+        helm.args(arguments)
+            .args(["--namespace", namespace])
+            .env("KUBECONFIG", &environment.kubeconfig);
+        command::run(helm, None).await
+    }
+
+    /// `helm upgrade --install … --wait`: returns when Helm says that everything is up.
+    pub async fn install(
+        self,
+        context: &Context,
+        (release, namespace): (&str, &str),
+        more: &[&str],
+    ) -> anyhow::Result<String> {
+        let environment = context.environment();
+        let chart = environment.chart.to_string_lossy();
+        let mut arguments = vec!["upgrade", "--install", release, chart.as_ref()];
+        arguments.extend(["--wait", "--timeout", "3m"]);
+        arguments.extend(environment.chart_arguments.iter().map(String::as_str));
+        arguments.extend(more);
+        self.run(context, namespace, &arguments)
+            .await?
+            .ok()
+            .context("installing the chart")
+    }
+
+    /// `helm uninstall … --wait`.
+    pub async fn uninstall(self, context: &Context, (release, namespace): (&str, &str)) -> Outcome {
+        let words = ["uninstall", release, "--wait", "--timeout", "3m"];
+        let finished = self.run(context, namespace, &words).await?;
+        finished.ok().context("uninstalling the chart")?;
+        Ok(())
+    }
+
+    /// `helm test`.
+    pub async fn test(self, context: &Context, (release, namespace): (&str, &str)) -> Outcome {
+        let words = ["test", release, "--timeout", "3m"];
+        let said = self.run(context, namespace, &words).await?.ok()?;
+        ensure!(said.contains("Succeeded"), "helm test says: {said}");
+        Ok(())
+    }
+}
+
+/// The suite's own release, as a user installs it.
 ///
 /// The namespace is made first and enforces the restricted Pod Security level, which the chart's pods must meet.
 pub async fn install(context: &Context) -> anyhow::Result<String> {
@@ -29,24 +91,9 @@ pub async fn install(context: &Context) -> anyhow::Result<String> {
 /// The same with more arguments, such as `--set`.
 pub async fn install_with(context: &Context, more: &[&str]) -> anyhow::Result<String> {
     context.create_namespace(OPERATOR_NAMESPACE).await?;
-    let environment = context.environment();
-    let mut helm = Command::new(&environment.helm);
-    helm.args(["upgrade", "--install", RELEASE])
-        .arg(&environment.chart)
-        .args([
-            "--namespace",
-            OPERATOR_NAMESPACE,
-            "--wait",
-            "--timeout",
-            "3m",
-        ])
-        .args(&environment.chart_arguments)
-        .args(more)
-        .env("KUBECONFIG", &environment.kubeconfig);
-    command::run(helm, None)
-        .await?
-        .ok()
-        .context("installing the chart")
+    Helm::Four
+        .install(context, (RELEASE, OPERATOR_NAMESPACE), more)
+        .await
 }
 
 /// Plays with the webhook configurations deleted; Helm puts them back, whatever came of it. Nothing else may run beside it.

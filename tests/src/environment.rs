@@ -18,7 +18,9 @@ pub struct Environment {
     /// Service addresses are in reach too.
     pub kubeconfig: PathBuf,
     pub kubectl: PathBuf,
+    /// Helm 4, which installs the operator for the suite.
     pub helm: PathBuf,
+    pub helm3: PathBuf,
     pub chart: PathBuf,
     /// Extra arguments of `helm upgrade --install`.
     #[serde(default)]

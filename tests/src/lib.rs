@@ -25,7 +25,7 @@ mod wait;
 pub use admissions::{Admissions, Tally};
 pub use chance::Chance;
 pub use chart::{
-    OPERATOR_NAMESPACE, RELEASE, install, install_with, without_admission, without_controller,
+    Helm, OPERATOR_NAMESPACE, RELEASE, install, install_with, without_admission, without_controller,
 };
 pub use cluster::{Cluster, Door, GROUP, Member, OldKey, condition_is, etcdclusters};
 pub use command::{Finished, run};

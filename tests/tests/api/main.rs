@@ -14,6 +14,7 @@ mod rules;
 mod schema;
 mod surroundings;
 mod under_load;
+mod values;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         autoscaler::a_horizontal_pod_autoscaler_never_makes_an_even_or_an_eighth_member,
         access::the_webhook_may_read_a_secret_by_its_name_but_list_none_nor_write_anything_else,
         access::the_controller_may_not_touch_admission_nor_roles,
+        values::the_api_server_accepts_the_chart_with_every_documented_set_of_values,
         programs::an_unknown_flag_is_one_line_on_stderr,
         programs::a_bad_value_is_one_line_on_stderr,
         programs::an_api_server_that_is_not_there_is_one_line_on_stderr,

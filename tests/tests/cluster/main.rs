@@ -14,6 +14,7 @@ mod nodes;
 mod order;
 mod pause;
 mod processes;
+mod release;
 mod rest;
 mod seen;
 
@@ -67,6 +68,11 @@ fn main() -> ExitCode {
             nodes::a_member_on_a_dead_node_is_replaced_and_its_remains_go_when_the_node_returns
         )
         .alone(),
+        // Last: they take the operator itself away.
+        scenario!(release::on_helm_3_a_release_comes_changes_and_goes_and_no_member_notices)
+            .alone(),
+        scenario!(release::on_helm_4_a_release_comes_changes_and_goes_and_no_member_notices)
+            .alone(),
     ])
     .run()
 }

@@ -81,6 +81,7 @@ fn describe(stage: &Stage) -> Result<PathBuf> {
         "kubeconfig": running.kubeconfig_inside,
         "kubectl": running.tools.kubectl,
         "helm": running.tools.helm4,
+        "helm3": running.tools.helm3,
         "chart": checkout().join(CHART),
         "chartArguments": stage.chart_arguments,
         "binaries": operator::binaries(),
