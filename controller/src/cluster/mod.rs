@@ -7,6 +7,8 @@ pub mod children;
 #[cfg(test)]
 mod fixtures;
 mod keep;
+#[cfg(test)]
+mod kstatus_tests;
 mod names;
 mod observe;
 pub mod observed;
