@@ -27,7 +27,8 @@ use crate::{
 };
 
 const OPERATOR: &str = "ghcr.io/etcd-operator/etcd-operator";
-const OPERATOR_PROGRAMS: [&str; 2] = ["etcd-operator-webhook", "etcd-operator-controller"];
+pub(crate) const OPERATOR_PROGRAMS: [&str; 2] =
+    ["etcd-operator-webhook", "etcd-operator-controller"];
 const PASSWD: &str =
     "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n";
 const GROUP: &str = "root:x:0:\nnonroot:x:65532:\n";
@@ -53,6 +54,15 @@ pub fn operator_image() -> Result<Image> {
             &mut hash,
         )?;
     }
+    let contents = operator_contents(binaries);
+    archived(
+        &Cache::open()?,
+        &format!("etcd-operator-{:.12}", format!("{:x}", hash.finalize())),
+        &contents,
+    )
+}
+
+fn operator_contents(binaries: Vec<PathBuf>) -> Contents {
     let programs = OPERATOR_PROGRAMS
         .iter()
         .zip(binaries)
@@ -60,17 +70,12 @@ pub fn operator_image() -> Result<Image> {
             path: (*name).to_owned(),
             file,
         });
-    let contents = Contents {
+    Contents {
         name: format!("{OPERATOR}:{}", env!("CARGO_PKG_VERSION")),
         entrypoint: vec![],
         user: Some("65532:65532".to_owned()),
         entries: base().into_iter().chain(programs).collect(),
-    };
-    archived(
-        &Cache::open()?,
-        &format!("etcd-operator-{:.12}", format!("{:x}", hash.finalize())),
-        &contents,
-    )
+    }
 }
 
 fn compile_operator() -> Result<Vec<PathBuf>> {
@@ -238,7 +243,41 @@ fn holds(listing: &str, image: &Image) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::{os::unix::fs::PermissionsExt, time::SystemTime};
+
     use super::*;
+
+    /// Both programs in a folder of their own, as old and as permitted as told.
+    fn compiled(folder: &Path, age: SystemTime, mode: u32) -> Vec<PathBuf> {
+        fs::create_dir_all(folder).unwrap();
+        OPERATOR_PROGRAMS
+            .iter()
+            .map(|name| {
+                let path = folder.join(name);
+                fs::write(&path, format!("the bytes of {name}")).unwrap();
+                let file = File::options().write(true).open(&path).unwrap();
+                file.set_modified(age).unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+                path
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_operators_image_is_the_same_bytes_whoever_compiled_the_same_programs_and_when() {
+        let folder =
+            env::temp_dir().join(format!("etcd-operator-same-image-{}", std::process::id()));
+        let here = compiled(&folder.join("here"), SystemTime::now(), 0o755);
+        let there = compiled(&folder.join("there"), SystemTime::UNIX_EPOCH, 0o700);
+        let first = archive::write(&operator_contents(here), &folder.join("a.tar")).unwrap();
+        let second = archive::write(&operator_contents(there), &folder.join("b.tar")).unwrap();
+        assert_eq!(first, second);
+        assert_eq!(
+            fs::read(folder.join("a.tar")).unwrap(),
+            fs::read(folder.join("b.tar")).unwrap()
+        );
+        fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn an_image_is_held_only_under_its_name_and_with_its_digest() {
