@@ -1,6 +1,11 @@
 # syntax=docker/dockerfile:1
 # The operator's image: both programs, static, on an empty base, as user 65532.
 # `docker build -t ghcr.io/etcd-operator/etcd-operator:0.1.0 .`
+#
+# To get the same bytes from the same commit, say how old its files are to be:
+#   export SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+#   docker buildx build --output type=oci,rewrite-timestamp=true,dest=image.tar .
+# The lock file fixes every crate and the first base image the compiler. Which base images a release was built on is in its provenance.
 
 # The toolchain that rust-toolchain.toml pins; a test keeps the two in step.
 FROM rust:1.95.0-bookworm AS build
@@ -9,6 +14,8 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
+# What is copied into the image is as old as this says.
+ARG SOURCE_DATE_EPOCH=0
 # Naming the target keeps build scripts and procedural macros, which cannot be static, out of RUSTFLAGS' reach.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
@@ -16,7 +23,8 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
  && RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static" cargo build --release --locked --target "$target" \
       --package etcd-operator-webhook --package etcd-operator-controller --bins \
  && mkdir /out \
- && cp "target/$target/release/etcd-operator-webhook" "target/$target/release/etcd-operator-controller" /out/
+ && cp "target/$target/release/etcd-operator-webhook" "target/$target/release/etcd-operator-controller" /out/ \
+ && touch --date="@$SOURCE_DATE_EPOCH" /out/*
 
 FROM gcr.io/distroless/static-debian12:nonroot
 LABEL org.opencontainers.image.title="etcd-operator" \

@@ -13,6 +13,7 @@ mod command;
 mod context;
 mod environment;
 pub mod history;
+pub mod kstatus;
 mod machine;
 mod metrics_api;
 mod report;

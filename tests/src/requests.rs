@@ -18,6 +18,8 @@ pub struct Request {
     pub namespace: String,
     pub name: String,
     pub code: u64,
+    /// By the authorizer. What admission refuses is answered 403 too, a write into a namespace that is going among it.
+    pub forbidden: bool,
 }
 
 impl Request {
@@ -47,6 +49,7 @@ impl Request {
             namespace: text(&object["namespace"]),
             name: text(&object["name"]),
             code: event["responseStatus"]["code"].as_u64().unwrap_or_default(),
+            forbidden: event["annotations"]["authorization.k8s.io/decision"] == "forbid",
         })
     }
 }
@@ -60,6 +63,7 @@ impl std::fmt::Display for Request {
             namespace,
             name,
             code,
+            forbidden: _,
         } = self;
         write!(
             formatter,
@@ -128,6 +132,16 @@ mod tests {
             Request::parse(&COMPLETE.replace("ResponseComplete", "RequestReceived")),
             None
         );
+    }
+
+    #[test]
+    fn forbidden_is_what_the_authorizer_forbade_and_not_what_admission_refused() {
+        assert!(!Request::parse(COMPLETE).unwrap().forbidden);
+        let decided = COMPLETE.replace(
+            r#""verb""#,
+            r#""annotations":{"authorization.k8s.io/decision":"forbid"},"verb""#,
+        );
+        assert!(Request::parse(&decided).unwrap().forbidden);
     }
 
     #[test]

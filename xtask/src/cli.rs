@@ -6,12 +6,12 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bench, cache, demo, generate, images,
+    bench, bundle, cache, demo, generate, images,
     local::{
         self,
         access::{self, Tool},
     },
-    programs, test,
+    manifests, programs, supply, test,
 };
 
 /// The developer commands of etcd-operator.
@@ -37,6 +37,12 @@ enum Command {
     Bench(bench::Args),
     /// Write the generated files: CRDs, roles, API reference.
     Generate(generate::Args),
+    /// Write the operator as one file for `kubectl apply -f`, with a base for kustomize, from the chart.
+    Manifests(manifests::Args),
+    /// Write the bundle for OLM and OperatorHub, from the chart, and have the operator-framework judge it.
+    Bundle(bundle::Args),
+    /// Tell what is linked into the shipped programs: a bill of materials in CycloneDX.
+    Sbom(supply::sbom::Args),
     /// Start a local Kubernetes, or find it running.
     ///
     /// Builds what is missing first (about half an hour on two cores, once per machine), then starts the control plane, the nodes,
@@ -140,6 +146,9 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Test(args) => test::run(args)?,
         Command::Bench(args) => bench::run(args)?,
         Command::Generate(args) => generate::run(args)?,
+        Command::Manifests(args) => manifests::run(args)?,
+        Command::Bundle(args) => bundle::run(args)?,
+        Command::Sbom(args) => supply::sbom::run(args)?,
         Command::Up { cluster, nodes } => {
             let running = local::up(&local::Options {
                 name: cluster.name,

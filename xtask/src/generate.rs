@@ -2,7 +2,7 @@
 //!
 //! The api crate gives the chart its CRDs and the docs their reference and their rules; `values.yaml` gives the chart's README its table, and
 //! the chart's roles give the docs their table of what accounts may do.
-//! Each part below is a pure function from text or types to text; only this file touches the disk, and only below the
+//! Each part below is a pure function from text or types to text; only this file and `committed` touch the disk, and only below the
 //! checkout.
 
 mod access;
@@ -14,9 +14,12 @@ mod values;
 use std::{fs, io, path::Path};
 
 use anyhow::{Context as _, bail};
-use serde_json::Value as Json;
 
-use crate::operator::{CHART, checkout};
+use crate::{
+    committed::{self, Wanted},
+    operator::{CHART, checkout},
+    yaml::sorted,
+};
 
 const CRDS: &str = "charts/etcd-operator/templates/crds";
 
@@ -27,35 +30,9 @@ pub struct Args {
     pub check: bool,
 }
 
-/// A file as it should be; `None` says it should not exist.
-struct Wanted {
-    /// Relative to the checkout.
-    path: String,
-    contents: Option<String>,
-}
-
 pub fn run(args: Args) -> anyhow::Result<()> {
     let root = checkout();
-    let stale = stale(&root, wanted(&root)?)?;
-    if args.check {
-        if !stale.is_empty() {
-            let names: Vec<&str> = stale.iter().map(|file| file.path.as_str()).collect();
-            bail!(
-                "stale, run `cargo xtask generate` and commit: {}",
-                names.join(", ")
-            );
-        }
-        println!("generated files are up to date");
-        return Ok(());
-    }
-    for file in &stale {
-        write(&root, file)?;
-        println!("wrote {}", file.path);
-    }
-    if stale.is_empty() {
-        println!("generated files were up to date");
-    }
-    Ok(())
+    committed::keep(&root, wanted(&root)?, args.check, "cargo xtask generate")
 }
 
 /// Everything this command is answerable for.
@@ -138,55 +115,6 @@ fn orphans(root: &Path, known: &[Wanted]) -> anyhow::Result<Vec<Wanted>> {
     Ok(orphans)
 }
 
-/// Those of `files` that differ from what is on the disk.
-fn stale(root: &Path, files: Vec<Wanted>) -> anyhow::Result<Vec<Wanted>> {
-    let mut stale = Vec::new();
-    for file in files {
-        let there = match fs::read_to_string(root.join(&file.path)) {
-            Ok(contents) => Some(contents),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => {
-                return Err(error).with_context(|| format!("could not read {}", file.path));
-            }
-        };
-        if there != file.contents {
-            stale.push(file);
-        }
-    }
-    Ok(stale)
-}
-
-fn write(root: &Path, file: &Wanted) -> anyhow::Result<()> {
-    let path = root.join(&file.path);
-    let Some(contents) = &file.contents else {
-        return fs::remove_file(&path).with_context(|| format!("could not remove {}", file.path));
-    };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)
-            .with_context(|| format!("could not make {}", folder.display()))?;
-    }
-    fs::write(&path, contents).with_context(|| format!("could not write {}", file.path))
-}
-
-/// Keys in order. serde_json keeps them in order, or as they came, as the features of any crate in the build decide; what
-/// is generated must not depend on that.
-fn sorted(json: Json) -> Json {
-    match json {
-        Json::Object(object) => {
-            let mut entries: Vec<(String, Json)> = object.into_iter().collect();
-            entries.sort_by(|a, b| a.0.cmp(&b.0));
-            Json::Object(
-                entries
-                    .into_iter()
-                    .map(|(key, value)| (key, sorted(value)))
-                    .collect(),
-            )
-        }
-        Json::Array(items) => Json::Array(items.into_iter().map(sorted).collect()),
-        plain => plain,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,11 +186,7 @@ mod tests {
     #[test]
     fn what_is_committed_is_what_would_be_generated() {
         let root = checkout();
-        let stale: Vec<String> = stale(&root, wanted(&root).unwrap())
-            .unwrap()
-            .into_iter()
-            .map(|file| file.path)
-            .collect();
-        assert_eq!(stale, Vec::<String>::new(), "run `cargo xtask generate`");
+        let kept = committed::keep(&root, wanted(&root).unwrap(), true, "cargo xtask generate");
+        assert_eq!(kept.map_err(|error| error.to_string()), Ok(()));
     }
 }

@@ -27,7 +27,8 @@ use crate::{
 };
 
 const OPERATOR: &str = "ghcr.io/etcd-operator/etcd-operator";
-const OPERATOR_PROGRAMS: [&str; 2] = ["etcd-operator-webhook", "etcd-operator-controller"];
+pub(crate) const OPERATOR_PROGRAMS: [&str; 2] =
+    ["etcd-operator-webhook", "etcd-operator-controller"];
 /// Static, so that the image needs no C library; at a fixed address, so that tables of addresses stay pages of the file that are read
 /// when they are needed, in place of memory that is written at every start. The Dockerfile says the same.
 const OPERATOR_FLAGS: &str = "-C target-feature=+crt-static -C relocation-model=static";
@@ -56,6 +57,15 @@ pub fn operator_image() -> Result<Image> {
             &mut hash,
         )?;
     }
+    let contents = operator_contents(binaries);
+    archived(
+        &Cache::open()?,
+        &format!("etcd-operator-{:.12}", format!("{:x}", hash.finalize())),
+        &contents,
+    )
+}
+
+fn operator_contents(binaries: Vec<PathBuf>) -> Contents {
     let programs = OPERATOR_PROGRAMS
         .iter()
         .zip(binaries)
@@ -63,17 +73,12 @@ pub fn operator_image() -> Result<Image> {
             path: (*name).to_owned(),
             file,
         });
-    let contents = Contents {
+    Contents {
         name: format!("{OPERATOR}:{}", env!("CARGO_PKG_VERSION")),
         entrypoint: vec![],
         user: Some("65532:65532".to_owned()),
         entries: base().into_iter().chain(programs).collect(),
-    };
-    archived(
-        &Cache::open()?,
-        &format!("etcd-operator-{:.12}", format!("{:x}", hash.finalize())),
-        &contents,
-    )
+    }
 }
 
 fn compile_operator() -> Result<Vec<PathBuf>> {
@@ -241,7 +246,41 @@ fn holds(listing: &str, image: &Image) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::{os::unix::fs::PermissionsExt, time::SystemTime};
+
     use super::*;
+
+    /// Both programs in a folder of their own, as old and as permitted as told.
+    fn compiled(folder: &Path, age: SystemTime, mode: u32) -> Vec<PathBuf> {
+        fs::create_dir_all(folder).unwrap();
+        OPERATOR_PROGRAMS
+            .iter()
+            .map(|name| {
+                let path = folder.join(name);
+                fs::write(&path, format!("the bytes of {name}")).unwrap();
+                let file = File::options().write(true).open(&path).unwrap();
+                file.set_modified(age).unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+                path
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_operators_image_is_the_same_bytes_whoever_compiled_the_same_programs_and_when() {
+        let folder =
+            env::temp_dir().join(format!("etcd-operator-same-image-{}", std::process::id()));
+        let here = compiled(&folder.join("here"), SystemTime::now(), 0o755);
+        let there = compiled(&folder.join("there"), SystemTime::UNIX_EPOCH, 0o700);
+        let first = archive::write(&operator_contents(here), &folder.join("a.tar")).unwrap();
+        let second = archive::write(&operator_contents(there), &folder.join("b.tar")).unwrap();
+        assert_eq!(first, second);
+        assert_eq!(
+            fs::read(folder.join("a.tar")).unwrap(),
+            fs::read(folder.join("b.tar")).unwrap()
+        );
+        fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn the_dockerfile_compiles_as_the_local_image_is_compiled() {

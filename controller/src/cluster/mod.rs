@@ -9,6 +9,8 @@ pub mod children;
 mod fixtures;
 mod held;
 mod keep;
+#[cfg(test)]
+mod kstatus_tests;
 pub(crate) mod memory;
 mod names;
 mod observe;

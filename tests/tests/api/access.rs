@@ -130,7 +130,7 @@ pub(crate) async fn no_request_of_the_operator_was_ever_forbidden(context: &Cont
     }
     let forbidden: Vec<String> = of_operator
         .iter()
-        .filter(|request| request.code == 403)
+        .filter(|request| request.forbidden)
         .map(ToString::to_string)
         .collect();
     ensure!(forbidden.is_empty(), "forbidden:\n{}", forbidden.join("\n"));

@@ -6,6 +6,9 @@ mod admission;
 mod autoscaler;
 mod chart;
 mod conversion;
+// Held back until they are seen to pass beside everything else.
+#[allow(dead_code)]
+mod gitops;
 // Held back until it is seen to pass beside everything else.
 #[allow(dead_code)]
 mod modes;

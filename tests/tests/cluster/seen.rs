@@ -1,7 +1,11 @@
 //! What a person sees with kubectl.
 
 use anyhow::{Context as _, ensure};
-use etcd_operator_tests::{Context, Outcome};
+use etcd_operator_tests::{
+    Context, Outcome, condition_is,
+    kstatus::{self, Verdict},
+    until,
+};
 use serde_json::json;
 
 pub(crate) async fn kubectl_wait_get_and_describe_tell_the_story(context: &Context) -> Outcome {
@@ -10,6 +14,24 @@ pub(crate) async fn kubectl_wait_get_and_describe_tell_the_story(context: &Conte
         .kubectl_with(&["apply"], &context.manifest("story", &json!({})))
         .await?
         .ok()?;
+    // Flux calls it good when, and not before, we do.
+    let good = until(
+        context.clusters(),
+        "story",
+        "kstatus to call the cluster current",
+        |cluster| {
+            cluster
+                .and_then(|cluster| serde_json::to_value(cluster).ok())
+                .is_some_and(|cluster| kstatus::verdict(&cluster) == Verdict::Current)
+        },
+    )
+    .await?
+    .context("a current cluster exists")?;
+    ensure!(
+        condition_is(&good, "Ready", "True"),
+        "kstatus calls it current, and it is not Ready: {:#}",
+        good.data["status"]
+    );
     context
         .kubectl(&[
             "wait",

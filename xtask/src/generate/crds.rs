@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-use super::sorted;
+use crate::yaml;
 
 /// The chart's template for one definition: its switch, its metadata and its conversion come from the chart, the rest
 /// from the types.
@@ -27,8 +27,7 @@ pub(super) fn template(definition: &CustomResourceDefinition) -> anyhow::Result<
     definition.spec.conversion = None;
     let spec =
         serde_json::to_value(&definition.spec).with_context(|| format!("{name} is not JSON"))?;
-    let spec =
-        serde_yaml_ng::to_string(&sorted(spec)).with_context(|| format!("{name} is not YAML"))?;
+    let spec = yaml::text(&spec).with_context(|| name.clone())?;
     Ok(format!(
         "{{{{- /* Generated from the api crate by `cargo xtask generate`. Do not edit. */}}}}
 {{{{- if .Values.crds.install }}}}
@@ -41,31 +40,8 @@ spec:
   conversion:{conversion}
 {spec}{{{{- end }}}}
 ",
-        spec = indented(&literal(&quoted(&spec))),
+        spec = indented(&literal(&spec)),
     ))
-}
-
-/// Words that YAML 1.1, which Helm and kubectl read, takes for booleans: `mode: Off` would arrive as false.
-fn quoted(yaml: &str) -> String {
-    const BOOLEANS: [&str; 6] = ["y", "n", "yes", "no", "on", "off"];
-    let mut text = String::with_capacity(yaml.len());
-    for line in yaml.lines() {
-        let start = line
-            .rfind(": ")
-            .or_else(|| line.rfind("- "))
-            .map(|at| at + 2);
-        match start.map(|start| line.split_at(start)) {
-            Some((key, word)) if BOOLEANS.contains(&word.to_ascii_lowercase().as_str()) => {
-                text.push_str(key);
-                text.push('"');
-                text.push_str(word);
-                text.push('"');
-            }
-            _ => text.push_str(line),
-        }
-        text.push('\n');
-    }
-    text
 }
 
 /// The chart's list of the definitions whose conversion the webhook serves.
@@ -113,15 +89,6 @@ mod tests {
     use serde_json::Value as Json;
 
     use super::*;
-
-    #[test]
-    fn words_that_older_yaml_takes_for_booleans_are_quoted() {
-        let yaml = "enum:\n- Auto\n- Off\ndefault: on\ntext: switch it off\n";
-        assert_eq!(
-            quoted(yaml),
-            "enum:\n- Auto\n- \"Off\"\ndefault: \"on\"\ntext: switch it off\n"
-        );
-    }
 
     fn definition(versions: &[&str]) -> CustomResourceDefinition {
         let versions: Vec<Json> = versions

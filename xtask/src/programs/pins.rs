@@ -14,6 +14,7 @@ const HELM_3: &str = "3.22.0";
 const HELM_4: &str = "4.3.1";
 pub const COREDNS: &str = "1.15.0";
 const CONTROLLER_RUNTIME: &str = "0.25.2";
+const OPERATOR_FRAMEWORK: &str = "0.34.0";
 /// Of each minor the newest, and one older patch to upgrade from.
 pub const ETCD: [&str; 6] = ["3.6.16", "3.5.35", "3.7.3", "3.5.21", "3.6.10", "3.7.0"];
 pub const ETCD_OF_THE_CONTROL_PLANE: &str = ETCD[0];
@@ -25,6 +26,7 @@ pub const GO_FLAGS: &str = "-buildvcs=false -mod=mod";
 const PAUSE_SOURCE: &str = include_str!("../../go/pause/main.go");
 const COREDNS_SOURCE: &str = include_str!("../../go/coredns/main.go");
 const ADMISSION_LOAD_SOURCE: &str = include_str!("../../go/admissionload/main.go");
+const BUNDLE_CHECK_SOURCE: &str = include_str!("../../go/bundlecheck/main.go");
 const SIZE_WEBHOOK_SOURCE: &str = include_str!("../../go/sizewebhook/main.go");
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub enum Program {
     Pause,
     Helm3,
     Helm4,
+    /// Judges the bundle for OLM.
+    BundleCheck,
     /// What the benchmark of admission measures against; only that builds it.
     SizeWebhook,
     /// The client of that benchmark.
@@ -96,6 +100,7 @@ impl Program {
             Self::CoreDns => "coredns",
             Self::Pause => "pause",
             Self::Helm3 | Self::Helm4 => "helm",
+            Self::BundleCheck => "bundle-check",
             Self::SizeWebhook => "size-webhook",
             Self::AdmissionLoad => "admission-load",
         }
@@ -114,6 +119,7 @@ impl Program {
             Self::Pause | Self::AdmissionLoad => "1",
             Self::Helm3 => HELM_3,
             Self::Helm4 => HELM_4,
+            Self::BundleCheck => OPERATOR_FRAMEWORK,
             Self::SizeWebhook => CONTROLLER_RUNTIME,
         }
     }
@@ -149,9 +155,11 @@ impl Program {
                 package: format!("go.etcd.io/etcd/{module}/v3"),
             })
             .into(),
-            Self::CoreDns | Self::Pause | Self::SizeWebhook | Self::AdmissionLoad => {
-                one(".".to_owned())
-            }
+            Self::CoreDns
+            | Self::Pause
+            | Self::BundleCheck
+            | Self::SizeWebhook
+            | Self::AdmissionLoad => one(".".to_owned()),
             Self::Helm3 => one("helm.sh/helm/v3/cmd/helm".to_owned()),
             Self::Helm4 => one("helm.sh/helm/v4/cmd/helm".to_owned()),
             kubernetes => one(format!("k8s.io/kubernetes/cmd/{}", kubernetes.name())),
@@ -169,6 +177,16 @@ impl Program {
             Self::Pause | Self::AdmissionLoad => vec![],
             Self::Helm3 => vec!["helm.sh/helm/v3".to_owned()],
             Self::Helm4 => vec!["helm.sh/helm/v4".to_owned()],
+            Self::BundleCheck => {
+                // The libraries that the API server is built with anyway: most of the work is done then.
+                return vec![
+                    ("github.com/operator-framework/api".to_owned(), version),
+                    (
+                        "k8s.io/apiextensions-apiserver".to_owned(),
+                        format!("v{STAGING}"),
+                    ),
+                ];
+            }
             Self::SizeWebhook => vec!["sigs.k8s.io/controller-runtime".to_owned()],
             _ => vec!["k8s.io/kubernetes".to_owned()],
         };
@@ -197,6 +215,7 @@ impl Program {
         match self {
             Self::CoreDns => Some(COREDNS_SOURCE),
             Self::Pause => Some(PAUSE_SOURCE),
+            Self::BundleCheck => Some(BUNDLE_CHECK_SOURCE),
             Self::SizeWebhook => Some(SIZE_WEBHOOK_SOURCE),
             Self::AdmissionLoad => Some(ADMISSION_LOAD_SOURCE),
             _ => None,

@@ -10,16 +10,18 @@ use anyhow::{Context, Result, ensure};
 
 use super::count::Count;
 use crate::{
+    bundle,
     cache::Cache,
-    command, generate,
+    command, generate, manifests,
     operator::{CHART, NAMESPACE, RELEASE, checkout},
     packages,
     programs::{self, Program},
+    supply,
 };
 
 type Check = (&'static str, fn() -> Result<()>);
 
-const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 13] = [
     ("unit::the_code_is_formatted", formatted),
     ("unit::the_lints_are_clean", linted),
     ("unit::generated_files_are_fresh", generated),
@@ -43,6 +45,18 @@ const CHECKS: [Check; 9] = [
     ("unit::a_typo_in_the_values_is_refused_by_helm_4", || {
         refuse_typos(&Program::Helm4)
     }),
+    ("unit::the_manifests_without_helm_are_fresh", || {
+        manifests::write(true)
+    }),
+    ("unit::the_bundle_for_olm_is_fresh", || bundle::write(true)),
+    (
+        "unit::the_operator_framework_accepts_the_bundle",
+        bundle::validate,
+    ),
+    (
+        "unit::licences_bans_and_sources_of_dependencies_are_as_allowed",
+        supply::rules::check,
+    ),
 ];
 
 /// How many random histories the simulation plays: a plain `cargo test` is content with fewer.
