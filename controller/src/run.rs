@@ -215,7 +215,13 @@ async fn look_after(
         .reconcile_on(of_budgets)
         // Unbounded here: whose turn it is, `turns` knows better.
         .with_config(Config::default().concurrency(0))
-        .graceful_shutdown_on(async move { drain.started().await })
+        .graceful_shutdown_on({
+            let machine = Arc::clone(&machine);
+            async move {
+                drain.started().await;
+                machine.turns.end();
+            }
+        })
         .run(reconcile, after_error, Arc::clone(&machine))
         .for_each(|outcome| {
             match outcome {
@@ -273,6 +279,7 @@ async fn reconcile(
             outcome
         })
         .await
+        .unwrap_or_else(|| Ok(Action::await_change()))
 }
 
 async fn pass(object: Arc<EtcdCluster>, machine: &Machine) -> Result<Action, ReconcileError> {

@@ -45,25 +45,31 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Makes one pass over this cluster when it is its turn.
-    pub(crate) async fn take<T>(&self, cluster: &str, pass: impl Future<Output = T>) -> T {
+    /// Makes one pass over this cluster when it is its turn; none after the end.
+    pub(crate) async fn take<T>(&self, cluster: &str, pass: impl Future<Output = T>) -> Option<T> {
         let mut pass = pin!(pass);
         if self.is_slow(cluster) {
-            let _place = self.slow_places.acquire().await;
+            let _place = self.slow_places.acquire().await.ok()?;
             let started = Instant::now();
             let outcome = pass.await;
             if started.elapsed() < QUICK {
                 self.forget(cluster);
             }
-            return outcome;
+            return Some(outcome);
         }
-        let place = self.places.acquire().await;
+        let place = self.places.acquire().await.ok()?;
         if let Ok(outcome) = timeout(QUICK, &mut pass).await {
-            return outcome;
+            return Some(outcome);
         }
         drop(place);
         self.slow().insert(cluster.to_owned());
-        pass.await
+        Some(pass.await)
+    }
+
+    /// The process is to end: what is under way is finished, and who still waits waits no longer.
+    pub(crate) fn end(&self) {
+        self.places.close();
+        self.slow_places.close();
     }
 
     fn is_slow(&self, cluster: &str) -> bool {
@@ -142,6 +148,27 @@ mod tests {
         let started = Instant::now();
         turns.take("well", async {}).await;
         assert_eq!(started.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_the_end_what_is_under_way_is_finished_and_nothing_else_begins() {
+        let turns = Arc::new(Turns::default());
+        let passes: Vec<_> = (0..PLACES + 10)
+            .map(|number| {
+                let turns = Arc::clone(&turns);
+                tokio::spawn(async move {
+                    let pass = tokio::time::sleep(QUICK / 2);
+                    turns.take(&format!("c-{number}"), pass).await
+                })
+            })
+            .collect();
+        tokio::time::sleep(QUICK / 4).await;
+        turns.end();
+        let mut finished = 0;
+        for pass in passes {
+            finished += usize::from(pass.await.unwrap().is_some());
+        }
+        assert_eq!(finished, PLACES);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,14 +1,12 @@
 //! The children of all clusters as the watches bring them: found by their cluster, and of each no more than is ever read. Whole
 //! objects of a thousand clusters would be most of the process's memory.
 
+mod text;
+
 use std::{
     collections::HashMap,
     fmt::Debug,
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use etcd_operator_api::{ValidatedCluster, v1beta2::EtcdCluster};
@@ -29,12 +27,13 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
-use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
+pub(crate) use text::Text;
+
 use super::{
-    children::{contains, labels},
+    children::labels,
     observe::{claim_facts, pod_facts},
     observed::{ClaimFacts, PodFacts},
 };
@@ -115,66 +114,6 @@ impl<Facts> Kept<Facts> {
     /// Of this very resource: a namesake's, deleted and re-created, is not.
     pub(crate) fn belongs(&self, cluster: &ValidatedCluster) -> bool {
         self.owners.contains(&cluster.uid) || self.said.as_ref() == Some(&cluster.uid)
-    }
-}
-
-/// A child that is only ever compared with what it should be: its JSON, a fraction of the object in memory.
-#[derive(Debug)]
-pub(crate) struct Text {
-    json: String,
-    /// Digest of what it was last found to agree with: at rest nothing is parsed.
-    agrees_with: AtomicU64,
-}
-
-impl PartialEq for Text {
-    fn eq(&self, other: &Self) -> bool {
-        self.json == other.json
-    }
-}
-
-impl Text {
-    fn of<K: Resource + Serialize>(mut child: K) -> Self {
-        let meta = child.meta_mut();
-        // What changes without anybody's wish is not kept, so that it wakes nobody.
-        *meta = ObjectMeta {
-            name: meta.name.take(),
-            namespace: meta.namespace.take(),
-            labels: meta.labels.take(),
-            annotations: meta.annotations.take(),
-            owner_references: meta.owner_references.take(),
-            ..ObjectMeta::default()
-        };
-        Self {
-            // What cannot be written out agrees with nothing, and is applied anew.
-            json: serde_json::to_string(&child).unwrap_or_default(),
-            agrees_with: AtomicU64::default(),
-        }
-    }
-
-    pub(crate) fn read<K: DeserializeOwned>(&self) -> Option<K> {
-        serde_json::from_str(&self.json).ok()
-    }
-
-    /// Whether everything `wanted` is there as it is wanted.
-    pub(crate) fn agrees(&self, wanted: &impl Serialize) -> bool {
-        let Ok(text) = serde_json::to_string(wanted) else {
-            return false;
-        };
-        let mut digest = DefaultHasher::new();
-        text.hash(&mut digest);
-        // Zero is what nothing has been compared with yet.
-        let digest = digest.finish() | 1;
-        if self.agrees_with.load(Ordering::Relaxed) == digest {
-            return true;
-        }
-        let (live, wanted): (Option<Value>, Option<Value>) =
-            (self.read(), serde_json::from_str(&text).ok());
-        let agrees =
-            matches!((live, wanted), (Some(live), Some(wanted)) if contains(&live, &wanted));
-        if agrees {
-            self.agrees_with.store(digest, Ordering::Relaxed);
-        }
-        agrees
     }
 }
 
