@@ -113,6 +113,7 @@ fn a_spec_that_is_held_has_failed_until_a_person_acts() {
     held_one.status = Some(held(
         &held_one,
         now(),
+        Some(true),
         Reason::InvalidSpec,
         "spec.size: must be odd",
     ));
