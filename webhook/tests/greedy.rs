@@ -142,6 +142,7 @@ fn long_conversion() -> String {
 async fn who_reads_no_answer_over_http1_is_ended_and_loses_its_place() {
     let mut limits = quick();
     limits.connections = 1;
+    limits.body = LONG;
     limits.answer = Duration::from_millis(300);
     let webhook = start(limits, None).await;
     let mut stream = webhook.tls(&["http/1.1"]).await;
@@ -166,6 +167,7 @@ async fn who_reads_no_answer_over_http1_is_ended_and_loses_its_place() {
 async fn who_opens_no_window_over_http2_is_ended_and_loses_its_place() {
     let mut limits = quick();
     limits.connections = 1;
+    limits.body = LONG;
     limits.answer = Duration::from_millis(300);
     let webhook = start(limits, None).await;
     let io = TokioIo::new(webhook.tls(&["h2"]).await);
@@ -192,6 +194,7 @@ async fn who_opens_no_window_over_http2_is_ended_and_loses_its_place() {
 async fn answers_that_nobody_takes_keep_their_room_until_their_peer_is_ended() {
     let mut limits = quick();
     limits.body_budget = 20 << 20;
+    limits.body = LONG;
     limits.answer = Duration::from_secs(1);
     let webhook = start(limits, None).await;
     let body = long_conversion();
@@ -213,9 +216,9 @@ async fn answers_that_nobody_takes_keep_their_room_until_their_peer_is_ended() {
 #[tokio::test]
 async fn what_is_in_flight_and_what_a_limit_has_ended_is_counted() {
     let mut limits = quick();
-    limits.body = Duration::from_millis(500);
-    limits.head = Duration::from_millis(500);
-    limits.handshake = Duration::from_millis(500);
+    limits.body = Duration::from_secs(2);
+    limits.head = Duration::from_secs(2);
+    limits.handshake = Duration::from_secs(2);
     let webhook = start(limits, None).await;
     for reason in ["HandshakeTooSlow", "NoRoom", "AnswerUnread"] {
         assert_eq!(turned_away(&webhook, reason), 0, "{reason}");
@@ -264,7 +267,7 @@ async fn what_is_in_flight_and_what_a_limit_has_ended_is_counted() {
 async fn a_request_that_waits_is_in_flight_and_is_turned_away_where_room_never_comes() {
     let mut limits = quick();
     limits.body_budget = 4 << 10;
-    limits.body = Duration::from_secs(1);
+    limits.body = Duration::from_secs(4);
     let webhook = start(limits, None).await;
     let in_flight =
         format!("controller_runtime_webhook_requests_in_flight{{webhook=\"{VALIDATE}\"}}");
