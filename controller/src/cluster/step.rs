@@ -354,6 +354,7 @@ reasons! {
     LearnerCatchingUp,
     ScalingUp,
     ScalingDown,
+    NeedsLearners,
     RollingVersion,
     RollingConfiguration,
     Downgrading,

@@ -93,6 +93,7 @@ fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
         // A class that cannot grow must not keep anything else from happening.
         storage::grow,
         storage::wait_until_grown,
+        size::cannot_grow_alone,
         maintenance::defragment,
     ];
     rules

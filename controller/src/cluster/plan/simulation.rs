@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::model::{Event, Line, Trouble, WITH_LEARNERS, World};
+use super::model::{Event, Line, Trouble, WITH_LEARNERS, WITHOUT_LEARNERS, World};
 use crate::cluster::step::{Outlook, Reason};
 
 /// For so long nothing is written once the cluster is what the spec asks for.
@@ -69,15 +69,15 @@ fn run(size: i32, line: Line, script: &[Event]) -> Result<(), TestCaseError> {
             break;
         }
     }
-    if world.founder_lost
-        && matches!(
-            outlook,
-            Some(Outlook::Stalled {
-                reason: Reason::FounderLost,
-                ..
-            })
-        )
-    {
+    let left_to_a_person = match &outlook {
+        Some(Outlook::Stalled { reason, .. }) => match reason {
+            Reason::FounderLost => world.founder_lost,
+            Reason::NeedsLearners => line == WITHOUT_LEARNERS,
+            _ => false,
+        },
+        _ => false,
+    };
+    if left_to_a_person {
         return Ok(());
     }
     prop_assert_eq!(outlook, Some(Outlook::Settled));
@@ -101,6 +101,14 @@ proptest! {
         script in events(),
     ) {
         run(size, WITH_LEARNERS, &script)?;
+    }
+
+    #[test]
+    fn the_same_holds_for_an_etcd_that_knows_no_learners(
+        size in prop::sample::select(vec![1, 3, 5, 7]),
+        script in events(),
+    ) {
+        run(size, WITHOUT_LEARNERS, &script)?;
     }
 }
 

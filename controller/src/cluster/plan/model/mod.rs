@@ -40,6 +40,7 @@ const ADDS_WITH_ONE_DOWN: &str = "3.6.11";
 /// Releases to move between.
 pub(super) type Line = [&'static str; 3];
 pub(super) const WITH_LEARNERS: Line = ["3.6.10", "3.6.12", "3.6.16"];
+pub(super) const WITHOUT_LEARNERS: Line = ["3.3.10", "3.3.20", "3.3.27"];
 
 /// What the spec asks for.
 #[derive(Clone, Copy)]
