@@ -221,6 +221,31 @@ pub(crate) async fn a_risky_setting_is_let_in_with_a_warning(context: &Context) 
     Ok(())
 }
 
+/// Without it the API server's own validation would refuse the manifest as a whole.
+pub(crate) async fn a_misspelt_field_is_let_in_with_what_was_probably_meant(
+    context: &Context,
+) -> Outcome {
+    let manifest = context.manifest("misspelt", &json!({"paused": true, "sise": 5}));
+    let apply = ["apply", "--validate=false"];
+    let first = context.kubectl_with(&apply, &manifest).await?;
+    let told = "Warning: spec.sise: unknown field, ignored; did you mean spec.size?";
+    ensure!(
+        first.stderr.contains(told),
+        "not told when it was created: {}",
+        first.stderr
+    );
+    first.ok()?;
+    let manifest = context.manifest("misspelt", &json!({"paused": true, "versoin": "3.6.16"}));
+    let second = context.kubectl_with(&apply, &manifest).await?;
+    ensure!(
+        second.stderr.contains("did you mean spec.version?"),
+        "not told where nothing but the manifest changed: {}",
+        second.stderr
+    );
+    second.ok()?;
+    Ok(())
+}
+
 pub(crate) async fn a_minor_that_nobody_knows_is_refused(context: &Context) -> Outcome {
     let message = refusal(context, &json!({"version": "3.99.0"})).await?;
     ensure!(
