@@ -30,7 +30,7 @@ use crate::{
 
 const NAMESPACE: &str = "bench-rest";
 /// How long rest is watched.
-pub(super) const WATCHED: Duration = Duration::from_mins(1);
+const WATCHED: Duration = Duration::from_mins(1);
 /// etcd writes by itself for a while after its start, and the status follows: rest comes within minutes, or not at all.
 const LIMIT: Duration = Duration::from_mins(10);
 
@@ -47,7 +47,7 @@ pub(super) async fn measure(
         api.create(&PostParams::default(), &object).await?;
     }
     all_ready(client, NAMESPACE, clusters, LIMIT).await?;
-    let seen = watch_rest(client, running).await?;
+    let seen = watch_rest(client, running, WATCHED).await?;
     let with = format!("with {clusters} real clusters at rest");
     table.push(Row::alone(
         format!("controller: writes in 60 s {with}"),
@@ -119,15 +119,19 @@ pub(super) struct Rest {
     pub(super) percent: f64,
 }
 
-/// Waits until the controller has come to rest, then watches it for a minute. Rest that does not come is told as what was written.
-pub(super) async fn watch_rest(client: &Client, running: &Running) -> Result<Rest> {
+/// Waits until the controller has come to rest, then watches it for as long as told. Rest that does not come is told as what was written.
+pub(super) async fn watch_rest(
+    client: &Client,
+    running: &Running,
+    watched: Duration,
+) -> Result<Rest> {
     let process = controller(client).await?;
     let log = running.logs.join("audit.log");
     let started = Instant::now();
     loop {
         let position = log.metadata()?.len();
         let (began, cpu) = (Instant::now(), memory::cpu_seconds(&process)?);
-        sleep(WATCHED).await;
+        sleep(watched).await;
         let used = memory::cpu_seconds(&process)? - cpu;
         let rest = Rest {
             writes: writes_since(&log, position)?,
