@@ -23,6 +23,8 @@ use tokio::time::{Instant, timeout_at};
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
+/// How long one attempt may take: one answer that never comes leaves time for another try before the deadline.
+const ATTEMPT: Duration = Duration::from_secs(3);
 
 /// Who asks for which lease.
 #[derive(Clone, Debug)]
@@ -140,7 +142,8 @@ pub(crate) async fn keep(
         tokio::time::sleep(RETRY).await;
         let started = Instant::now();
         // An answer that comes after the end is of no use: the process must be gone by then.
-        match timeout_at(leadership.ends(), attempt(&api, candidate, false)).await {
+        let patience = leadership.ends().min(started + ATTEMPT);
+        match timeout_at(patience, attempt(&api, candidate, false)).await {
             Ok(Ok(Attempt::Held)) => leadership.extend_to(started + RENEW_DEADLINE),
             Ok(Ok(Attempt::Other { holder, .. })) => {
                 leadership.extend_to(started);

@@ -23,6 +23,15 @@ use crate::metrics::RestRequests;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the API server may take for the first, trivial answer.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the API server may take to begin any answer. kube sets no limit, and a pass over a cluster that waits for an answer
+/// which never comes is a cluster nobody looks after. Watches begin their answer at once; that they go on, kube sees to.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// After how long without a sign of life a connection is probed, how often, and when it is given up: an API server whose machine
+/// lost its power says no goodbye.
+const PROBE_AFTER: Duration = Duration::from_secs(10);
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+const PROBES: u32 = 3;
+const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -67,10 +76,11 @@ pub async fn connect(
     install_crypto_provider();
     let config = configuration(kubeconfig).await?;
     let url = config.cluster_url.to_string();
-    let client = client(&config, requests).map_err(|source| ConnectError::Client {
-        url: url.clone(),
-        source: Box::new(source),
-    })?;
+    let client =
+        client(&config, requests, ANSWER_TIMEOUT).map_err(|source| ConnectError::Client {
+            url: url.clone(),
+            source: Box::new(source),
+        })?;
     match tokio::time::timeout(FIRST_ANSWER_TIMEOUT, client.apiserver_version()).await {
         Ok(Ok(version)) => {
             tracing::debug!(%url, version = version.git_version, "API server");
@@ -86,9 +96,9 @@ pub async fn connect(
     }
 }
 
-/// kube's own stack, but for one thing: it leaves Nagle's algorithm on, and with it the first request on every new connection waits
-/// 40 ms for the API server's delayed acknowledgement of the handshake.
-fn client(config: &Config, requests: &RestRequests) -> kube::Result<Client> {
+/// kube's own stack, but for two things. It leaves Nagle's algorithm on, and with it the first request on every new connection waits
+/// 40 ms for the API server's delayed acknowledgement of the handshake. And it waits for ever where nobody answers.
+fn client(config: &Config, requests: &RestRequests, patience: Duration) -> kube::Result<Client> {
     if config.proxy_url.is_some() {
         // kube knows proxies, or says that it was built without.
         return Ok(ClientBuilder::try_from(config.clone())?.build());
@@ -96,6 +106,10 @@ fn client(config: &Config, requests: &RestRequests) -> kube::Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(PROBE_AFTER));
+    tcp.set_keepalive_interval(Some(PROBE_EVERY));
+    tcp.set_keepalive_retries(Some(PROBES));
+    tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
     let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
     connector.set_read_timeout(config.read_timeout);
@@ -110,6 +124,12 @@ fn client(config: &Config, requests: &RestRequests) -> kube::Result<Client> {
         .layer(CountRequests {
             requests: requests.clone(),
             host: host.unwrap_or_default(),
+        })
+        .map_future(move |answer| async move {
+            let silence = || format!("no answer within {} s", patience.as_secs_f32());
+            tokio::time::timeout(patience, answer)
+                .await
+                .unwrap_or_else(|_elapsed| Err(silence().into()))
         })
         .map_err(BoxError::from)
         .service(http);
@@ -184,5 +204,29 @@ where
             count.requests.count(method.as_str(), code, &count.host);
             answer
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_that_is_never_answered_ends_with_an_error() {
+        install_crypto_provider();
+        // Takes connections, as a frozen process's kernel does, and says nothing.
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", silent.local_addr().unwrap());
+        let requests = RestRequests::register(&mut crate::metrics::registry("9.9.9"));
+        let config = Config::new(url.parse().unwrap());
+        let client = client(&config, &requests, Duration::from_millis(50)).unwrap();
+        let error = client.apiserver_version().await.unwrap_err();
+        assert!(
+            crate::one_line(&error).contains("no answer within 0.05 s"),
+            "{}",
+            crate::one_line(&error)
+        );
     }
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use nix::sys::statvfs::statvfs;
 
 #[derive(Debug, Clone)]
 pub struct Cache {
@@ -44,6 +45,12 @@ impl Cache {
     #[cfg(test)]
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
+    }
+
+    /// Bytes that may still be written here.
+    pub fn room(&self) -> Result<u64> {
+        let disk = statvfs(&self.root)?;
+        Ok(disk.blocks_available() * disk.fragment_size())
     }
 
     pub fn binaries(&self) -> PathBuf {

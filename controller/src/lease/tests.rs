@@ -114,6 +114,23 @@ async fn who_can_no_longer_renew_has_ended_before_another_can_act() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_answer_that_never_comes_does_not_cost_the_lease() {
+    let server = ApiServer::default();
+    let cut = Arc::new(AtomicBool::new(false));
+    let client = server.client(&cut);
+    let leadership = acquire(&client, &candidate("first")).await.unwrap();
+    let kept = leadership.clone();
+    let keeping = tokio::spawn(async move { keep(&client, &candidate("first"), &kept).await });
+    tokio::time::sleep(LEASE_DURATION).await;
+    // What is asked while the line is cut is never answered, also not when it stands again.
+    cut.store(true, Ordering::Relaxed);
+    tokio::time::sleep(RETRY + Duration::from_millis(500)).await;
+    cut.store(false, Ordering::Relaxed);
+    tokio::time::sleep(LEASE_DURATION * 2).await;
+    assert!(leadership.held() && !keeping.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_that_another_has_taken_is_lost_at_the_next_look() {
     let server = ApiServer::default();
     let client = server.client(&Arc::default());

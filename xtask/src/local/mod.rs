@@ -36,6 +36,9 @@ use crate::{
     progress,
 };
 
+/// What a cluster and the images, volumes and logs of a whole run of the tests may take.
+const ROOM: u64 = 4 << 30;
+
 #[derive(Debug, Clone)]
 pub struct Options {
     pub name: String,
@@ -84,6 +87,7 @@ pub fn up(options: &Options) -> Result<Running> {
     let cache = Cache::open()?;
     let layout = Layout::new(&cache, &options.name)?;
     let programs = programs::ensure(&cache, &Program::all())?;
+    enough_room(cache.room()?)?;
     let store = image_store::ensure(&cache, &images::of_a_cluster(&cache, &programs)?)?;
     let _lock = lock(&cache, &options.name)?;
     let running = running(&layout, &programs)?;
@@ -201,4 +205,31 @@ fn must_be_root() -> Result<()> {
     bail!(
         "a local Kubernetes needs root, for namespaces, mounts and containers. As root: `cargo xtask …`, or `sudo -E env PATH=\"$PATH\" cargo xtask …`"
     )
+}
+
+/// A disk that fills up under a running cluster looks like anything but a full disk: kubelets evict, and nothing is scheduled.
+fn enough_room(bytes: u64) -> Result<()> {
+    if bytes >= ROOM {
+        return Ok(());
+    }
+    bail!(
+        "{} MiB are left on the cache's disk, and a cluster needs {}: make room, or set ETCD_OPERATOR_CACHE to a folder on another disk",
+        bytes >> 20,
+        ROOM >> 20
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_is_nearly_full_is_told_of_before_a_cluster_is_started_on_it() {
+        assert!(enough_room(ROOM).is_ok());
+        let words = enough_room(300 << 20).unwrap_err().to_string();
+        assert!(
+            words.starts_with("300 MiB are left on the cache's disk, and a cluster needs 4096:"),
+            "{words}"
+        );
+    }
 }

@@ -80,7 +80,7 @@ pub fn kubelet(layout: &Layout, node: &Node, programs: &Programs) -> Result<Comp
         "featureGates": {"KubeletInUserNamespace": true},
         // The nodes share one disk with everything else on the machine: its filling up is no reason to evict pods.
         "imageGCHighThresholdPercent": 100,
-        "evictionHard": {"nodefs.available": "1%", "nodefs.inodesFree": "1%", "imagefs.available": "1%", "memory.available": "100Mi"},
+        "evictionHard": {"nodefs.available": "200Mi", "nodefs.inodesFree": "1%", "imagefs.available": "200Mi", "memory.available": "100Mi"},
         "maxPods": 200,
         // Images are there before the pods; and there is nobody to spare from bursts of requests.
         "serializeImagePulls": false,
