@@ -67,6 +67,8 @@ pub(super) fn measure(
     clusters: usize,
     table: &mut Table,
 ) -> Result<()> {
+    // kube-proxy must have told the nodes where the webhook is before it ends.
+    runtime.block_on(admission_answers(client))?;
     for component in ["kube-scheduler", "kube-proxy"] {
         local::end_component(&running.name, component)?;
     }
@@ -80,7 +82,6 @@ pub(super) fn measure(
     let known = Clusters::default();
     let members = play_members(running, Arc::clone(&known))?;
     let seen = runtime.block_on(async {
-        make_namespace(client, NAMESPACE).await?;
         let kubelet = tokio::spawn(play_kubelet(client.clone(), known, members));
         let api = etcd_clusters(client, NAMESPACE);
         progress::say(&format!("Creating {clusters} EtcdClusters …"));
@@ -121,6 +122,29 @@ pub(super) fn measure(
         0.0,
     ));
     Ok(())
+}
+
+/// Returns when an EtcdCluster would be let in.
+async fn admission_answers(client: &Client) -> Result<()> {
+    make_namespace(client, NAMESPACE).await?;
+    let api = etcd_clusters(client, NAMESPACE);
+    let object = manifest("asked", &json!({"size": SIZE}))?;
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let answered = async {
+        let mut tries = tokio::time::interval(Duration::from_millis(100));
+        loop {
+            tries.tick().await;
+            if api.create(&dry_run, &object).await.is_ok() {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, answered)
+        .await
+        .context("the webhook does not answer")
 }
 
 /// Each played member listens on an address of its own.
