@@ -8,6 +8,7 @@ pub mod defaults;
 pub mod duration;
 pub mod environment;
 pub mod examples;
+pub mod orders;
 pub mod policy;
 pub mod quantity;
 pub mod schedule;
