@@ -32,6 +32,15 @@ pub struct Args {
         value_delimiter = ','
     )]
     pub watch_namespaces: Vec<String>,
+
+    /// Image the agent's pods run, which is the operator's own
+    #[arg(
+        long,
+        value_name = "IMAGE",
+        env = "AGENT_IMAGE",
+        default_value = concat!("ghcr.io/etcd-operator/etcd-operator:", env!("CARGO_PKG_VERSION"))
+    )]
+    pub agent_image: String,
 }
 
 impl HasCommonArgs for Args {

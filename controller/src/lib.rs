@@ -1,5 +1,6 @@
 //! Makes EtcdClusters real and keeps them so: one reconcile pipeline per kind, the only writer of a cluster's children.
 
+pub mod agents;
 mod args;
 pub mod cluster;
 mod etcd;
