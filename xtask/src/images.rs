@@ -15,6 +15,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use archive::{Contents, Entry};
+use etcd_operator_api::Version;
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -35,6 +36,8 @@ const OPERATOR_FLAGS: &str = "-C target-feature=+crt-static -C relocation-model=
 const PASSWD: &str =
     "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n";
 const GROUP: &str = "root:x:0:\nnonroot:x:65532:\n";
+/// Where etcd's releases are published, all of them in both: a cluster that was created at one stays with it.
+const REPOSITORIES: [&str; 2] = ["gcr.io/etcd-development/etcd", "quay.io/coreos/etcd"];
 /// Raised when what is written into an image changes without any program changing.
 const FORMAT: u32 = 1;
 
@@ -44,6 +47,8 @@ pub struct Image {
     pub name: String,
     pub archive: PathBuf,
     pub digest: String,
+    /// A second name for it, for those who ask at another of its official registries.
+    pub also: Option<String>,
 }
 
 /// The operator's image, compiled from this checkout: two static binaries, nothing else, nobody's root.
@@ -122,7 +127,7 @@ pub fn of_a_cluster(cache: &Cache, programs: &Programs) -> Result<Vec<Image>> {
             format!("registry.k8s.io/coredns/coredns:v{}", programs::COREDNS),
         )?,
     ];
-    for version in programs::ETCD {
+    for version in programs::ETCD.into_iter().chain(programs::coreos_era::ETCD) {
         images.push(etcd(cache, programs, version)?);
     }
     Ok(images)
@@ -147,17 +152,33 @@ fn etcd(cache: &Cache, programs: &Programs, version: &str) -> Result<Image> {
     let built = programs.etcd(version)?;
     let folders = ["usr/", "usr/local/", "usr/local/bin/", "var/", "var/lib/"]
         .map(|path| Entry::Folder { path, mode: 0o755 });
-    let files = ["etcd", "etcdctl", "etcdutl"].map(|name| Entry::Program {
-        path: format!("usr/local/bin/{name}"),
-        file: built.file(name),
-    });
+    let files = built
+        .program
+        .outputs()
+        .into_iter()
+        .map(|output| Entry::Program {
+            path: format!("usr/local/bin/{}", output.file),
+            file: built.file(output.file),
+        });
+    let repository = version
+        .parse::<Version>()
+        .with_context(|| format!("{version} is no version of etcd"))?
+        .default_repository();
     let contents = Contents {
-        name: format!("gcr.io/etcd-development/etcd:v{version}"),
+        name: format!("{repository}:v{version}"),
         entrypoint: vec!["/usr/local/bin/etcd".to_owned()],
         user: None,
         entries: base().into_iter().chain(folders).chain(files).collect(),
     };
-    archived(cache, &built.key(), &contents)
+    let image = archived(cache, &built.key(), &contents)?;
+    let elsewhere = REPOSITORIES
+        .into_iter()
+        .find(|other| *other != repository)
+        .map(|other| format!("{other}:v{version}"));
+    Ok(Image {
+        also: elsewhere,
+        ..image
+    })
 }
 
 fn base() -> Vec<Entry> {
@@ -196,6 +217,7 @@ fn archived(cache: &Cache, key: &str, contents: &Contents) -> Result<Image> {
         name: contents.name.clone(),
         archive: folder.join("image.tar"),
         digest: fs::read_to_string(folder.join("digest"))?,
+        also: None,
     })
 }
 
@@ -229,6 +251,10 @@ pub fn import(socket: &Path, images: &[Image]) -> Result<()> {
         if !holds(&present, image) {
             command::run(ctr().arg("import").arg(&image.archive))
                 .with_context(|| format!("cannot import {}", image.name))?;
+            if let Some(also) = &image.also {
+                command::run(ctr().args(["tag", "--force", &image.name, also]))
+                    .with_context(|| format!("cannot call {} {also} too", image.name))?;
+            }
         }
     }
     Ok(())
@@ -298,6 +324,7 @@ mod tests {
             name: name.to_owned(),
             archive: PathBuf::new(),
             digest: digest.to_owned(),
+            also: None,
         };
         let listing = "REF TYPE DIGEST SIZE PLATFORMS LABELS\nx/y:v1 application/vnd.oci.image.manifest.v1+json sha256:aa 1.0 MiB linux/amd64 -\n";
         assert!(holds(listing, &image("x/y:v1", "sha256:aa")));

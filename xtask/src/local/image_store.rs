@@ -59,7 +59,9 @@ pub fn ensure(cache: &Cache, images: &[Image]) -> Result<PathBuf> {
 fn key(containerd: &str, images: &[Image]) -> String {
     let parts = images
         .iter()
-        .flat_map(|image| [image.name.as_str(), image.digest.as_str()]);
+        .flat_map(|image| [Some(&image.name), Some(&image.digest), image.also.as_ref()])
+        .flatten()
+        .map(String::as_str);
     let text = std::iter::once(containerd)
         .chain(parts)
         .collect::<Vec<_>>()
@@ -163,6 +165,7 @@ mod tests {
             name: name.to_owned(),
             archive: PathBuf::new(),
             digest: digest.to_owned(),
+            also: None,
         }
     }
 

@@ -5,6 +5,7 @@ use std::{fs, fs::File, path::Path, process::Command};
 use anyhow::{Context, Result, bail};
 
 use super::{
+    coreos_era::{self, Mended},
     pins::{self, Program},
     toolchain::Toolchain,
 };
@@ -54,7 +55,16 @@ impl Go {
         let _lock = cache.lock(&format!("source-{}", program.source_folder()), || {})?;
         let source = cache.sources().join(program.source_folder());
         fs::create_dir_all(&source)?;
-        fs::write(source.join("go.mod"), self.main_module(program, &source)?)?;
+        let go_mod = match program.whole_go_mod() {
+            Some(whole) => {
+                if let Some(mended) = coreos_era::mended(whole) {
+                    self.mend(&mended, &source)?;
+                }
+                whole.to_owned()
+            }
+            None => self.main_module(program, &source)?,
+        };
+        fs::write(source.join("go.mod"), go_mod)?;
         if let Some(main) = program.main_source() {
             fs::write(source.join("main.go"), main)?;
         }
@@ -113,6 +123,36 @@ impl Go {
         Ok(pins::go_mod(&modules, &replaced))
     }
 
+    /// Copies a module beside `source`'s go.mod and puts its one line right.
+    fn mend(&self, mended: &Mended, source: &Path) -> Result<()> {
+        let (module, version) = (mended.module, mended.version);
+        // Asking for a module needs a main module, any, to stand in.
+        fs::write(source.join("go.mod"), pins::go_mod(&[], &[]))?;
+        let wanted = format!("{module}@{version}");
+        command::output(self.go(source).args(["mod", "download", &wanted]))?;
+        let theirs = command::output(
+            self.go(source)
+                .args(["list", "-m", "-f", "{{.Dir}}", &wanted]),
+        )?;
+        let copy = source.join(mended.folder);
+        if copy.exists() {
+            fs::remove_dir_all(&copy)?;
+        }
+        copy_folder(Path::new(theirs.trim()), &copy)
+            .with_context(|| format!("cannot copy {wanted} from {theirs}"))?;
+        let file = copy.join(mended.file);
+        let text = fs::read_to_string(&file)?;
+        if text.matches(mended.wrong).count() != 1 {
+            bail!("{wanted} does not have its known fault in {}", mended.file);
+        }
+        fs::write(&file, text.replace(mended.wrong, mended.right))?;
+        // Its sources are older than modules: Go's cache made this file up, or left it out.
+        Ok(fs::write(
+            copy.join("go.mod"),
+            format!("module {module}\n"),
+        )?)
+    }
+
     fn go(&self, folder: &Path) -> Command {
         let mut go = Command::new(&self.toolchain.program);
         go.current_dir(folder)
@@ -123,4 +163,19 @@ impl Go {
             .env_remove("GOARCH");
         go
     }
+}
+
+/// Files and folders as they are, but writable: Go keeps its downloads read-only.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            fs::write(target, fs::read(entry.path())?)?;
+        }
+    }
+    Ok(())
 }

@@ -4,6 +4,7 @@
 //! changed pin is a different folder and an unchanged one is found again by any checkout.
 
 pub mod build;
+pub mod coreos_era;
 pub mod pins;
 pub mod toolchain;
 

@@ -7,6 +7,8 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+use super::coreos_era;
+
 pub const KUBERNETES: &str = "1.36.4";
 /// Kubernetes' own libraries are published beside it under this number.
 const STAGING: &str = "0.36.4";
@@ -37,7 +39,7 @@ pub enum Program {
     Kubelet,
     KubeProxy,
     Kubectl,
-    /// etcd, etcdctl and etcdutl of one version.
+    /// etcd, etcdctl and, from 3.5 on, etcdutl of one version.
     Etcd(String),
     CoreDns,
     Pause,
@@ -82,6 +84,7 @@ impl Program {
         programs.extend(
             ETCD.iter()
                 .skip(1)
+                .chain(&coreos_era::ETCD)
                 .map(|version| Self::Etcd((*version).to_owned())),
         );
         programs
@@ -145,6 +148,19 @@ impl Program {
             }]
         };
         match self {
+            Self::Etcd(version) if self.whole_go_mod().is_some() => {
+                let module = coreos_era::module(version);
+                vec![
+                    Output {
+                        file: "etcd",
+                        package: module.to_owned(),
+                    },
+                    Output {
+                        file: "etcdctl",
+                        package: format!("{module}/etcdctl"),
+                    },
+                ]
+            }
             Self::Etcd(_) => [
                 ("etcd", "server"),
                 ("etcdctl", "etcdctl"),
@@ -194,6 +210,14 @@ impl Program {
             .into_iter()
             .map(|path| (path, version.clone()))
             .collect()
+    }
+
+    /// The whole go.mod, where its own module has none to build on.
+    pub fn whole_go_mod(&self) -> Option<&'static str> {
+        match self {
+            Self::Etcd(version) => coreos_era::go_mod(version),
+            _ => None,
+        }
     }
 
     /// Kubernetes' go.mod points at folders of its own repository, which a module download does not have: they are replaced by
@@ -253,7 +277,8 @@ impl Program {
             go_version.to_owned(),
             GO_FLAGS.to_owned(),
             self.linker_flags(),
-            go_mod(&self.modules(), &[]),
+            self.whole_go_mod()
+                .map_or_else(|| go_mod(&self.modules(), &[]), str::to_owned),
         ];
         decisive.extend(
             self.outputs()
@@ -261,6 +286,11 @@ impl Program {
                 .map(|output| format!("{}={}", output.file, output.package)),
         );
         decisive.extend(self.staging().map(str::to_owned));
+        decisive.extend(
+            self.whole_go_mod()
+                .and_then(coreos_era::mended)
+                .map(|mended| mended.right.to_owned()),
+        );
         decisive.extend(self.main_source().map(str::to_owned));
         let digest = Sha256::digest(decisive.join("\0"));
         format!("{digest:x}").chars().take(12).collect()
