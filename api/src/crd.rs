@@ -63,6 +63,7 @@ const FOREIGN: &[&str] = &[
     "pod.tolerations",
     "pod.topologySpreadConstraints",
     "conditions",
+    "accepted.persistentVolumeClaimSpec",
 ];
 
 /// Where such fields are: in a cluster's spec, wherever it stands, and in a status.
@@ -203,4 +204,4 @@ fn for_each_child(node: &mut JSONSchemaProps, visit: &mut dyn FnMut(&mut JSONSch
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -308,6 +308,12 @@ fn storage() -> Vec<Example> {
             json!({}),
             json!({"storage": {"ephemeral": true}}),
         ),
+        changed(
+            StorageImmutable,
+            "volumes where there were none",
+            json!({"storage": {"ephemeral": true}}),
+            json!({}),
+        ),
         made(
             ClaimInvalid,
             "a claim without size",
@@ -344,6 +350,12 @@ fn storage() -> Vec<Example> {
             "a claim given up",
             of_claim(claim("8Gi")),
             json!({}),
+        ),
+        changed(
+            ClaimImmutable,
+            "a claim in place of storage",
+            json!({"storage": {"size": "8Gi"}}),
+            of_claim(claim("8Gi")),
         ),
         changed(
             StorageShrinks,
@@ -417,11 +429,11 @@ fn tls() -> Vec<Example> {
     };
     let peer = |peer: Value| json!({"security": {"peerTLS": peer}});
     let client = |client: Value| json!({"security": {"clientTLS": client}});
-    let mode_changed = Example {
+    let while_running = |what, old: Value, new: Value| Example {
         reason: TlsImmutable,
-        what: "plain text on a running cluster",
-        old: Some(running(peer(json!({"mode": "Auto"})), &["3.7.3"])),
-        new: running(peer(json!({"mode": "Off"})), &["3.7.3"]),
+        what,
+        old: Some(running(old, &["3.7.3"])),
+        new: running(new, &["3.7.3"]),
         by_api_server: true,
     };
     vec![
@@ -455,6 +467,15 @@ fn tls() -> Vec<Example> {
             "a server the operator cannot reach",
             json!({"TLS": {"static": {"member": {"serverSecret": "s"}}}}),
         ),
-        mode_changed,
+        while_running(
+            "plain text on a running cluster",
+            peer(json!({"mode": "Auto"})),
+            peer(json!({"mode": "Off"})),
+        ),
+        while_running(
+            "certificates for clients that have none",
+            client(json!({"mode": "Off"})),
+            client(json!({"mode": "Auto"})),
+        ),
     ]
 }

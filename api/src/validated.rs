@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use crate::defaults::default_cluster;
 use crate::policy::Policy;
 use crate::size::ClusterSize;
-use crate::v1beta2::{ClientServiceType, EtcdCluster, LogLevel, MetricsLevel, Reclaim};
+use crate::v1beta2::{Accepted, ClientServiceType, EtcdCluster, LogLevel, MetricsLevel, Reclaim};
 use crate::validation::{self, Violation};
 use crate::versions::Version;
 
@@ -52,6 +52,8 @@ pub struct ValidatedCluster {
     /// `cluster.local`, where members are to be addressed with it.
     pub cluster_domain: Option<String>,
     pub deletion_protection: bool,
+    /// What of it may not change freely once it was acted on.
+    pub accepted: Accepted,
 }
 
 /// Where a member keeps its data.
@@ -236,8 +238,9 @@ pub struct ClientService {
 }
 
 impl ValidatedCluster {
-    /// Applies the defaults in memory, then every rule that speaks of one object alone. Whether the step from what runs to
-    /// this is legal is asked of `judge_step` with what etcd says, not with what a status said.
+    /// Applies the defaults in memory, then every rule that speaks of one object alone, then those of what may not change since
+    /// it was last acted on (`status.accepted`). Whether the step from what runs to this version is legal is asked of
+    /// `judge_step` with what etcd says, not with what a status said.
     pub fn new(cluster: &EtcdCluster, policy: &Policy) -> Result<Self, Vec<Violation>> {
         let mut cluster = cluster.clone();
         default_cluster(&mut cluster, policy);

@@ -2,7 +2,7 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
 
@@ -202,6 +202,7 @@ async fn look_after(
             leadership,
             metrics,
             memory: Memory::default(),
+            drops_accepted: AtomicBool::new(false),
         }),
         clusters: clusters.clone(),
         turns: Turns::default(),
@@ -285,7 +286,7 @@ async fn reconcile(
 async fn pass(object: Arc<EtcdCluster>, machine: &Machine) -> Result<Action, ReconcileError> {
     // An empty cache looks exactly like a cluster that has lost everything.
     machine.context.stores.wait_until_ready().await?;
-    let next = cluster::reconcile(object, machine.context.clone()).await?;
+    let next = Box::pin(cluster::reconcile(object, machine.context.clone())).await?;
     Ok(match next {
         Next::Change => Action::await_change(),
         Next::After(wait) => Action::requeue(wait),

@@ -33,7 +33,8 @@ fn schemas() -> Vec<(&'static str, &'static str, Vec<CelRule>)> {
     ]
 }
 
-fn refusals(new: &Value, old: Option<&Value>) -> Vec<String> {
+/// What the API server says of it by itself.
+pub(crate) fn refusals(new: &Value, old: Option<&Value>) -> Vec<String> {
     static SCHEMAS: LazyLock<Vec<(&str, CompiledSchema)>> = LazyLock::new(|| {
         let compiled = |kind| {
             let schema = serde_json::to_value(schema(kind, "v1beta2")).unwrap();

@@ -4,6 +4,7 @@
 //! in `defaults`, what is allowed in `validation`; builders read neither, they take a `ValidatedCluster`.
 //! Doc comments here are the descriptions users see in `kubectl explain`.
 
+mod accepted;
 mod backup;
 mod backup_status;
 mod cluster;
@@ -16,6 +17,7 @@ mod status;
 mod storage;
 mod store;
 
+pub use accepted::Accepted;
 pub use backup::{
     BackupPolicy, ConcurrencyPolicy, EtcdBackup, EtcdBackupSpec, RetentionSpec, Verify,
 };

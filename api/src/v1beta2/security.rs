@@ -24,6 +24,16 @@ pub enum TlsMode {
     Off,
 }
 
+impl TlsMode {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "Auto",
+            Self::Secret => "Secret",
+            Self::Off => "Off",
+        }
+    }
+}
+
 /// TLS between the members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

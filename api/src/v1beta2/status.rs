@@ -9,6 +9,8 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::accepted::Accepted;
+
 /// Types of the conditions in `status.conditions`.
 pub mod condition {
     /// What the spec asks for is what runs.
@@ -139,6 +141,15 @@ pub struct EtcdClusterStatus {
     /// bootstrap from happening.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<BootstrapRecord>,
+
+    /// What the operator last acted on, of that which may not change freely afterwards: volumes and TLS modes. A spec that breaks with
+    /// it is held, and putting it back is always allowed.
+    #[serde(
+        default,
+        deserialize_with = "known_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub accepted: Option<Accepted>,
 }
 
 /// CoreOS's phases.

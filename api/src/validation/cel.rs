@@ -76,7 +76,12 @@ pub(crate) fn alpha() -> Vec<CelRule> {
         ("", ""),
     ];
     // They speak of fields that v1alpha1 does not have, or has elsewhere.
-    let of_beta_alone = [Reason::TlsImmutable, Reason::StorageShrinks];
+    let of_beta_alone = [
+        Reason::TlsImmutable,
+        Reason::StorageImmutable,
+        Reason::StorageShrinks,
+        Reason::ClaimImmutable,
+    ];
     let mut rules = Vec::new();
     for rule in cluster() {
         let place = shared

@@ -4,11 +4,12 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaimSpec;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::cel::{CelRule, rule};
+use super::change::{ACCEPTED, accepts};
 use super::finding::{Judgement, Reason};
 use super::text::Text;
 use super::{positive_quantity, storage};
-use crate::defaults::{claim_spec, volume_size};
-use crate::v1beta2::{EtcdClusterSpec, Reclaim};
+use crate::defaults::claim_spec;
+use crate::v1beta2::{Accepted, EtcdClusterSpec, Reclaim};
 use crate::validated::{ClaimSettings, Storage};
 
 const FIELD: &str = "spec.pod.persistentVolumeClaimSpec";
@@ -88,24 +89,25 @@ fn writable(claim: &PersistentVolumeClaimSpec) -> bool {
 }
 
 pub(super) fn check_change(
-    new: &EtcdClusterSpec,
-    old: &EtcdClusterSpec,
+    new: &Accepted,
+    old: &Accepted,
     claimed: Option<&Quantity>,
     judgement: &mut Judgement,
 ) {
-    if without_size(new) != without_size(old) {
+    if new.persistent_volume_claim_spec != old.persistent_volume_claim_spec {
         judgement.refuse(FIELD, Reason::ClaimImmutable, IMMUTABLE.0);
         return;
     }
     judgement.violations.extend(storage::shrinks(
-        volume_size(new),
-        volume_size(old),
+        new.size.as_ref(),
+        old.size.as_ref(),
         claimed,
         STORAGE_REQUEST,
     ));
 }
 
-fn without_size(spec: &EtcdClusterSpec) -> Option<PersistentVolumeClaimSpec> {
+/// All that is fixed: what stands in the claim but for its size.
+pub(super) fn without_size(spec: &EtcdClusterSpec) -> Option<PersistentVolumeClaimSpec> {
     let mut claim = claim_spec(spec)?.clone();
     if let Some(requests) = claim
         .resources
@@ -125,11 +127,6 @@ pub(super) fn cel() -> Vec<CelRule> {
         )
     };
     let has = |of: &str| format!("(has({of}.pod) && has({of}.pod.persistentVolumeClaimSpec))");
-    let same = |field: &str| {
-        format!(
-            "(has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field}))"
-        )
-    };
     let (now, before) = (
         "self.spec.pod.persistentVolumeClaimSpec",
         "oldSelf.spec.pod.persistentVolumeClaimSpec",
@@ -143,16 +140,19 @@ pub(super) fn cel() -> Vec<CelRule> {
         has_size(before),
         storage::grows_or_was_never_reached(&new, &old),
     );
-    let fixed: Vec<String> = [
-        "accessModes",
-        "storageClassName",
-        "volumeMode",
-        "selector",
-        "volumeAttributesClassName",
-    ]
-    .into_iter()
-    .map(same)
-    .collect();
+    let has_both = format!("{} && {}", has("self.spec"), has("oldSelf.spec"));
+    let accepted = format!("{ACCEPTED}.persistentVolumeClaimSpec");
+    // Of a selector that was put back CEL sees no more than its labels: the rest has another type there than here.
+    let put_back = accepts(&format!(
+        "has({accepted}) && {} && !{}",
+        same(now, &accepted),
+        same(now, before)
+    ));
+    let whole_selector = equal(now, before, "selector");
+    let unchanged = format!(
+        "!({has_both}) || ({} && {whole_selector}) || {put_back}",
+        same(now, before)
+    );
     vec![
         rule(Reason::ClaimInvalid, FIELD, has_size("self"), NO_SIZE),
         rule(
@@ -180,17 +180,51 @@ pub(super) fn cel() -> Vec<CelRule> {
             "!has(self.dataSource) && !has(self.dataSourceRef)",
             FILLED,
         ),
+        // At the root, because they ask the status.
         rule(
             Reason::ClaimImmutable,
-            "spec",
-            format!("{} == {}", has("self"), has("oldSelf")),
+            "",
+            format!(
+                "{now} == {before} || {accepted}",
+                now = has("self.spec"),
+                before = has("oldSelf.spec"),
+                accepted = accepts(&format!("{} == has({accepted})", has("self.spec"))),
+            ),
             IMMUTABLE,
         )
-        .field(".pod.persistentVolumeClaimSpec"),
-        rule(Reason::ClaimImmutable, FIELD, fixed.join(" && "), IMMUTABLE),
-        // At the root, because it asks the status.
+        .field(".spec.pod.persistentVolumeClaimSpec"),
+        rule(Reason::ClaimImmutable, "", unchanged, IMMUTABLE)
+            .field(".spec.pod.persistentVolumeClaimSpec"),
         rule(Reason::StorageShrinks, "", grown, storage::SHRINKS)
             .holes(storage::SHRINKS, &[("old", &old), ("new", &new)])
             .field(".spec.pod.persistentVolumeClaimSpec"),
     ]
+}
+
+/// In CEL: a field is the same in both, or in neither.
+fn equal(new: &str, old: &str, field: &str) -> String {
+    format!(
+        "(has({new}.{field}) == has({old}.{field}) && (!has({new}.{field}) || {new}.{field} == {old}.{field}))"
+    )
+}
+
+/// In CEL: what can be compared wherever it stands is the same in both claims.
+fn same(new: &str, old: &str) -> String {
+    let labels = |of: &str| {
+        format!(
+            "(has({of}.selector) && has({of}.selector.matchLabels) ? {of}.selector.matchLabels : {{}})"
+        )
+    };
+    let plain = [
+        "accessModes",
+        "storageClassName",
+        "volumeMode",
+        "volumeAttributesClassName",
+    ];
+    let mut all: Vec<String> = plain
+        .into_iter()
+        .map(|field| equal(new, old, field))
+        .collect();
+    all.push(format!("{} == {}", labels(new), labels(old)));
+    format!("({})", all.join(" && "))
 }

@@ -5,6 +5,7 @@
 
 mod backup;
 mod cel;
+mod change;
 mod claim;
 mod compaction;
 mod finding;
@@ -39,7 +40,6 @@ use crate::policy::Policy;
 use crate::quantity::Amount;
 use crate::v1beta2::{Defragment, EtcdCluster, EtcdClusterSpec, OnNoSpace};
 use crate::validated::{Maintenance, ValidatedCluster};
-use crate::versions::Version;
 use cel::rule;
 use finding::violation;
 use text::{Text, literal};
@@ -58,7 +58,7 @@ pub use unknown::{AS_WRITTEN, judge_unknown};
 ///
 /// Guarantees: an unchanged spec is never refused, nor an object that is being deleted; what was wrong before and was not
 /// touched is not refused either, so that an older object can be mended step by step. A change of version is judged against
-/// what runs.
+/// what runs, and going back to what was last acted on is never refused.
 pub fn judge(new: &EtcdCluster, old: Option<&EtcdCluster>, policy: &Policy) -> Judgement {
     let mut judgement = Judgement::default();
     if new.metadata.deletion_timestamp.is_some() {
@@ -85,7 +85,7 @@ pub fn judge(new: &EtcdCluster, old: Option<&EtcdCluster>, policy: &Policy) -> J
         examine(&before, policy, &mut wrong_before);
         judgement.forgive(&wrong_before);
     }
-    check_change(&defaulted, &before, &mut judgement);
+    change::judge(&defaulted, &before, &mut judgement);
     judgement
 }
 
@@ -123,7 +123,9 @@ pub(crate) fn read_cluster(
 ) -> Result<ValidatedCluster, Vec<Violation>> {
     let mut judgement = Judgement::default();
     check_stored(&cluster.metadata, &mut judgement);
-    match examine(cluster, policy, &mut judgement) {
+    let validated = examine(cluster, policy, &mut judgement);
+    change::judge_since_accepted(cluster, &mut judgement);
+    match validated {
         Some(validated) if judgement.allowed() => Ok(validated),
         _ => Err(judgement.violations),
     }
@@ -210,6 +212,7 @@ fn examine(
             .and_then(|pod| pod.cluster_domain.clone())
             .filter(|domain| !domain.is_empty()),
         deletion_protection: spec.deletion_protection.unwrap_or_default(),
+        accepted: change::facts(spec),
     })
 }
 
@@ -219,29 +222,6 @@ fn maintenance(spec: &EtcdClusterSpec) -> Maintenance {
     Maintenance {
         defragment: said.defragment != Some(Defragment::Off),
         heal_no_space: said.on_no_space != Some(OnNoSpace::Report),
-    }
-}
-
-/// What may not change, and the step from what runs. Both have their defaults.
-fn check_change(new: &EtcdCluster, old: &EtcdCluster, judgement: &mut Judgement) {
-    let claimed = old
-        .status
-        .as_ref()
-        .and_then(|status| status.volume_size.as_ref());
-    storage::check_change(&new.spec, &old.spec, claimed, judgement);
-    tls::check_change(new, old, judgement);
-    let parsed = |cluster: &EtcdCluster| {
-        cluster
-            .spec
-            .version
-            .as_deref()
-            .and_then(|text| text.parse::<Version>().ok())
-    };
-    if let Some(target) = parsed(new).filter(|target| Some(*target) != parsed(old)) {
-        // A minor that is not known is refused as such.
-        if crate::versions::release(target.minor()).is_some() {
-            version::check_step(target, old.status.as_ref(), judgement);
-        }
     }
 }
 

@@ -4,12 +4,13 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaimSpec, VolumeResourceRequir
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::cel::{CelRule, rule};
+use super::change::{ACCEPTED, accepts, or_unset};
 use super::finding::{Judgement, Reason, Violation, violation};
 use super::text::Text;
 use super::{claim, names, positive_quantity, quantity_rules};
 use crate::defaults::{STORAGE_SIZE, claim_spec, volume_size};
 use crate::quantity::{Amount, display_bytes};
-use crate::v1beta2::{EtcdClusterSpec, Reclaim, StorageSpec};
+use crate::v1beta2::{Accepted, EtcdClusterSpec, Reclaim, StorageSpec};
 use crate::validated::{ClaimSettings, Storage};
 
 const SIZE: &str = "spec.storage.size";
@@ -121,29 +122,24 @@ pub(super) fn larger_than_quota(spec: &EtcdClusterSpec, quota: u64) -> Option<Vi
 /// What of the storage may not change. `claimed` is the largest volume that was ever asked for: a wish that no volume has
 /// followed, because its class cannot grow, may be taken back.
 pub(super) fn check_change(
-    new: &EtcdClusterSpec,
-    old: &EtcdClusterSpec,
+    new: &Accepted,
+    old: &Accepted,
     claimed: Option<&Quantity>,
     judgement: &mut Judgement,
 ) {
-    if claim_spec(new).is_some() || claim_spec(old).is_some() {
+    if new.persistent_volume_claim_spec.is_some() || old.persistent_volume_claim_spec.is_some() {
         claim::check_change(new, old, claimed, judgement);
         return;
     }
-    let class = |spec: &EtcdClusterSpec| {
-        spec.storage
-            .as_ref()
-            .and_then(|storage| storage.class_name.clone())
-    };
-    if class(new) != class(old) {
-        let old = class(old).unwrap_or_else(|| "(unset)".to_owned());
+    if new.class_name != old.class_name {
+        let old = old.class_name.as_deref().unwrap_or("(unset)");
         judgement.refuse(
             CLASS,
             Reason::StorageImmutable,
             CLASS_IMMUTABLE.fill(&[("old", &old)]),
         );
     }
-    let (was, is) = (is_ephemeral(old), is_ephemeral(new));
+    let (was, is) = (old.is_ephemeral(), new.is_ephemeral());
     if was != is {
         judgement.refuse(
             EPHEMERAL,
@@ -151,14 +147,11 @@ pub(super) fn check_change(
             EPHEMERAL_IMMUTABLE.fill(&[("old", &was)]),
         );
     } else if !is {
+        let (new, old) = (new.size.as_ref(), old.size.as_ref());
         judgement
             .violations
-            .extend(shrinks(volume_size(new), volume_size(old), claimed, SIZE));
+            .extend(shrinks(new, old, claimed, SIZE));
     }
-}
-
-fn is_ephemeral(spec: &EtcdClusterSpec) -> bool {
-    spec.storage.as_ref().and_then(|storage| storage.ephemeral) == Some(true)
 }
 
 pub(super) fn shrinks(
@@ -199,8 +192,6 @@ pub(super) fn cel() -> Vec<CelRule> {
             "(has({of}.storage) && has({of}.storage.size) ? string({of}.storage.size) : '{STORAGE_SIZE}')"
         )
     };
-    let either_claim = format!("{} || {}", has_claim("self"), has_claim("oldSelf"));
-    let unequal_class = format!("{} == {}", class("self", ""), class("oldSelf", ""));
     let mut rules = quantity_rules(SIZE);
     rules.extend([
         rule(Reason::StorageTwice, "spec", format!("!has(self.storage) || !{}", has_claim("self")), TWICE)
@@ -219,29 +210,51 @@ pub(super) fn cel() -> Vec<CelRule> {
             WITH_EPHEMERAL,
         )
         .field(".reclaim"),
-        rule(Reason::StorageImmutable, "spec", format!("{either_claim} || {unequal_class}"), CLASS_IMMUTABLE)
-            .holes(CLASS_IMMUTABLE, &[("old", &class("oldSelf", "(unset)"))])
-            .field(".storage.className"),
+    ]);
+    // At the root, because they ask the status.
+    let (now, before) = ("self.spec", "oldSelf.spec");
+    let (new, old) = (size(now), size(before));
+    let either_claim = format!("{} || {}", has_claim(now), has_claim(before));
+    let accepted_class = or_unset("className", "''");
+    let accepted_ephemeral = or_unset("ephemeral", "false");
+    rules.extend([
         rule(
             Reason::StorageImmutable,
-            "spec",
-            format!("{either_claim} || {} == {}", ephemeral("self"), ephemeral("oldSelf")),
+            "",
+            format!(
+                "{either_claim} || {} == {} || {}",
+                class(now, ""),
+                class(before, ""),
+                accepts(&format!("{} == {accepted_class}", class(now, ""))),
+            ),
+            CLASS_IMMUTABLE,
+        )
+        .holes(CLASS_IMMUTABLE, &[("old", &class(before, "(unset)"))])
+        .field(".spec.storage.className"),
+        rule(
+            Reason::StorageImmutable,
+            "",
+            format!(
+                "{either_claim} || {} == {} || {}",
+                ephemeral(now),
+                ephemeral(before),
+                accepts(&format!("{} == {accepted_ephemeral}", ephemeral(now))),
+            ),
             EPHEMERAL_IMMUTABLE,
         )
-        .holes(EPHEMERAL_IMMUTABLE, &[("old", &format!("({} ? 'true' : 'false')", ephemeral("oldSelf")))])
-        .field(".storage.ephemeral"),
-    ]);
-    // At the root, because it asks the status.
-    let (new, old) = (size("self.spec"), size("oldSelf.spec"));
-    let (now, before) = ("self.spec", "oldSelf.spec");
-    rules.push(
+        .holes(
+            EPHEMERAL_IMMUTABLE,
+            &[(
+                "old",
+                &format!("({} ? 'true' : 'false')", ephemeral(before)),
+            )],
+        )
+        .field(".spec.storage.ephemeral"),
         rule(
             Reason::StorageShrinks,
             "",
             format!(
-                "{} || {} || {} || {} || {}",
-                has_claim(now),
-                has_claim(before),
+                "{either_claim} || {} || {} || {}",
                 ephemeral(now),
                 ephemeral(before),
                 grows_or_was_never_reached(&new, &old),
@@ -250,7 +263,7 @@ pub(super) fn cel() -> Vec<CelRule> {
         )
         .holes(SHRINKS, &[("old", &old), ("new", &new)])
         .field(".spec.storage.size"),
-    );
+    ]);
     rules.push(not_larger_rule(
         &has_claim("self"),
         &ephemeral("self"),
@@ -259,13 +272,20 @@ pub(super) fn cel() -> Vec<CelRule> {
     rules
 }
 
-/// In CEL at the root: not smaller than before, or than any volume was ever asked to be.
+/// In CEL at the root: not smaller than before, than what was acted on, or than any volume was ever asked to be.
 pub(super) fn grows_or_was_never_reached(new: &str, old: &str) -> String {
-    let claimed = "string(oldSelf.status.volumeSize)";
+    let reaches = |size: &str| {
+        format!(
+            "(isQuantity(string({size})) && quantity({new}).compareTo(quantity(string({size}))) >= 0)"
+        )
+    };
+    let claimed = "oldSelf.status.volumeSize";
+    let accepted = format!("{ACCEPTED}.size");
     format!(
         "!isQuantity({new}) || !isQuantity({old}) || quantity({new}).compareTo(quantity({old})) >= 0 || \
-         (has(oldSelf.status) && has(oldSelf.status.volumeSize) && isQuantity({claimed}) && \
-         quantity({new}).compareTo(quantity({claimed})) >= 0)"
+         (has(oldSelf.status) && has({claimed}) && {}) || {}",
+        reaches(claimed),
+        accepts(&format!("has({accepted}) && {}", reaches(&accepted))),
     )
 }
 

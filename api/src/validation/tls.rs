@@ -1,10 +1,11 @@
 //! `spec.security` and CoreOS's `spec.TLS`.
 
 use super::cel::{CelRule, rule};
+use super::change::{ACCEPTED, accepts};
 use super::finding::{Judgement, Reason};
 use super::names;
 use super::text::Text;
-use crate::v1beta2::{EtcdCluster, EtcdClusterSpec, TlsMode, TlsPolicy};
+use crate::v1beta2::{Accepted, EtcdClusterSpec, TlsMode, TlsPolicy};
 use crate::validated::{CertificateSecret, ClientTls, PeerTls, SecretKeys};
 
 const PEER: &str = "spec.security.peerTLS";
@@ -164,35 +165,36 @@ pub(super) fn named(name: Option<&String>) -> Option<&str> {
     name.map(String::as_str).filter(|name| !name.is_empty())
 }
 
-/// How members talk, in one word.
-fn peer_mode(spec: &EtcdClusterSpec) -> &'static str {
-    let mut ignored = Judgement::default();
-    match read(spec, &mut ignored) {
-        Some((PeerTls::Off, _)) => "Off",
-        Some((PeerTls::Auto, _)) => "Auto",
-        Some((PeerTls::Secret(_), _)) => "Secret",
-        None => "unreadable",
-    }
+/// The modes of both sides; none where they cannot be read.
+pub(super) fn modes(spec: &EtcdClusterSpec) -> Option<(TlsMode, TlsMode)> {
+    let (peer, client) = read(spec, &mut Judgement::default())?;
+    let peer = match peer {
+        PeerTls::Off => TlsMode::Off,
+        PeerTls::Auto => TlsMode::Auto,
+        PeerTls::Secret(_) => TlsMode::Secret,
+    };
+    let client = match client {
+        ClientTls::Off => TlsMode::Off,
+        ClientTls::Auto { .. } => TlsMode::Auto,
+        ClientTls::Secret { .. } => TlsMode::Secret,
+    };
+    Some((peer, client))
 }
 
-/// Members must speak one language at all times, to each other and to the operator.
-pub(super) fn check_change(new: &EtcdCluster, old: &EtcdCluster, judgement: &mut Judgement) {
-    let lives = old
-        .status
-        .as_ref()
-        .is_some_and(|status| status.bootstrap.is_some());
-    let (Some((new_peer, new_client)), Some((old_peer, old_client))) = (
-        read(&new.spec, &mut Judgement::default()),
-        read(&old.spec, &mut Judgement::default()),
-    ) else {
-        return;
+/// Members that run must speak one language at all times, to each other and to the operator. `coreos`: the new spec says it in
+/// `TLS`.
+pub(super) fn check_change(
+    new: &Accepted,
+    old: &Accepted,
+    coreos: bool,
+    judgement: &mut Judgement,
+) {
+    let changed = |new: Option<TlsMode>, old: Option<TlsMode>| {
+        let (was, is) = (old?.as_str(), new?.as_str());
+        (was != is).then_some((was, is))
     };
-    if !lives {
-        return;
-    }
-    let (was, is) = (peer_mode(&old.spec), peer_mode(&new.spec));
-    if was != is {
-        let field = if new.spec.tls.is_some() {
+    if let Some((was, is)) = changed(new.peer_tls, old.peer_tls) {
+        let field = if coreos {
             "spec.TLS"
         } else {
             "spec.security.peerTLS.mode"
@@ -202,14 +204,8 @@ pub(super) fn check_change(new: &EtcdCluster, old: &EtcdCluster, judgement: &mut
             Reason::TlsImmutable,
             IMMUTABLE.fill(&[("old", &was), ("new", &is)]),
         );
-    } else if new_peer != old_peer {
-        judgement.warn(
-            PEER,
-            "both Secrets must trust each other's authority while members restart one by one",
-        );
     }
-    let (was, is) = (client_mode(&old_client), client_mode(&new_client));
-    if was != is {
+    if let Some((was, is)) = changed(new.client_tls, old.client_tls) {
         // The operator reaches every member the way the spec says: halfway through a change it would see none of them.
         judgement.refuse(
             format!("{CLIENT}.mode"),
@@ -219,24 +215,52 @@ pub(super) fn check_change(new: &EtcdCluster, old: &EtcdCluster, judgement: &mut
     }
 }
 
-fn client_mode(tls: &ClientTls) -> &'static str {
-    match tls {
-        ClientTls::Off => "Off",
-        ClientTls::Auto { .. } => "Auto",
-        ClientTls::Secret { .. } => "Secret",
+/// Another Secret for the same purpose is read member by member.
+pub(super) fn warn_of_another_secret(
+    new: &EtcdClusterSpec,
+    old: &EtcdClusterSpec,
+    judgement: &mut Judgement,
+) {
+    let peer = |spec| read(spec, &mut Judgement::default()).map(|(peer, _)| peer);
+    if let (Some(PeerTls::Secret(new)), Some(PeerTls::Secret(old))) = (peer(new), peer(old))
+        && new != old
+    {
+        judgement.warn(
+            PEER,
+            "both Secrets must trust each other's authority while members restart one by one",
+        );
     }
 }
 
 pub(super) fn cel() -> Vec<CelRule> {
-    let mode = |of: &str| {
+    // A side's mode: by CoreOS's Secret, by its mode, or by what it is without one.
+    let mode = |of: &str, secret: &str, side: &str, unset: &str| {
         let tls = format!("{of}.spec.TLS");
-        let peer = format!("{of}.spec.security.peerTLS");
+        let side = format!("{of}.spec.security.{side}");
         format!(
-            "(has({tls}) ? (has({tls}.static) && has({tls}.static.member) && has({tls}.static.member.peerSecret) && \
-             {tls}.static.member.peerSecret != '' ? 'Secret' : 'Off') : \
-             (has({of}.spec.security) && has({peer}) ? (has({peer}.mode) ? {peer}.mode : \
-             (has({peer}.secretName) ? 'Secret' : 'Auto')) : 'Auto'))"
+            "(has({tls}) ? (has({tls}.static) && has({tls}.static.member) && has({tls}.static.member.{secret}) && \
+             {tls}.static.member.{secret} != '' ? 'Secret' : 'Off') : \
+             (has({of}.spec.security) && has({side}) ? (has({side}.mode) ? {side}.mode : \
+             (has({side}.secretName) ? 'Secret' : '{unset}')) : '{unset}'))"
         )
+    };
+    let fixed = |secret, side, unset, text: Text, field| {
+        let (new, old) = (
+            mode("self", secret, side, unset),
+            mode("oldSelf", secret, side, unset),
+        );
+        let accepted = format!("{ACCEPTED}.{side}");
+        let put_back = accepts(&format!("has({accepted}) && {new} == {accepted}"));
+        rule(
+            Reason::TlsImmutable,
+            "",
+            format!(
+                "!has(oldSelf.status) || !has(oldSelf.status.bootstrap) || {new} == {old} || {put_back}"
+            ),
+            text,
+        )
+        .holes(text, &[("old", &old), ("new", &new)])
+        .field(field)
     };
     let named = |name: &str| format!("(has({name}) && {name} != '')");
     let mut rules = vec![
@@ -258,18 +282,8 @@ pub(super) fn cel() -> Vec<CelRule> {
             ),
             STATIC_INCOMPLETE,
         ),
-        rule(
-            Reason::TlsImmutable,
-            "",
-            format!(
-                "!has(oldSelf.status) || !has(oldSelf.status.bootstrap) || {} == {}",
-                mode("self"),
-                mode("oldSelf")
-            ),
-            IMMUTABLE,
-        )
-        .holes(IMMUTABLE, &[("old", &mode("oldSelf")), ("new", &mode("self"))])
-        .field(".spec.security.peerTLS.mode"),
+        fixed("peerSecret", "peerTLS", "Auto", IMMUTABLE, ".spec.security.peerTLS.mode"),
+        fixed("serverSecret", "clientTLS", "Off", CLIENT_IMMUTABLE, ".spec.security.clientTLS.mode"),
     ];
     for at in [PEER, CLIENT] {
         rules.push(

@@ -386,8 +386,11 @@ pub(crate) fn guard(context: &Context) -> Result<(), ActError> {
     }
 }
 
-/// Writes the status as a whole, against the very version of the object that was looked at.
-pub(crate) async fn write_status(context: &Context, object: &EtcdCluster) -> Result<(), ActError> {
+/// Writes the status as a whole, against the very version of the object that was looked at. Returns what is stored.
+pub(crate) async fn write_status(
+    context: &Context,
+    object: &EtcdCluster,
+) -> Result<EtcdCluster, ActError> {
     guard(context)?;
     let name = object.name_any();
     let api: Api<EtcdCluster> = Api::namespaced(
@@ -403,8 +406,7 @@ pub(crate) async fn write_status(context: &Context, object: &EtcdCluster) -> Res
         .map_err(|source| ActError::Api {
             what: format!("the status of {name}"),
             source,
-        })?;
-    Ok(())
+        })
 }
 
 #[cfg(test)]

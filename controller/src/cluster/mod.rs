@@ -23,7 +23,13 @@ pub mod step;
 #[cfg(test)]
 mod stores_tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use etcd_operator_api::{
     Policy, ValidatedCluster,
@@ -46,6 +52,7 @@ pub use certificates::CertificateError;
 use etcd_operator_process::one_line;
 use memory::Memory;
 use observed::{ClaimFacts, PodFacts};
+use status::Definition;
 use step::{Outlook, Plan, Reason};
 
 use crate::{lease::Leadership, metrics::Metrics};
@@ -61,6 +68,18 @@ pub(crate) struct Context {
     pub(crate) warnings: Recorder,
     pub(crate) metrics: Metrics,
     pub(crate) memory: Memory,
+    /// The last status that was written came back without what was accepted.
+    pub(crate) drops_accepted: AtomicBool,
+}
+
+impl Context {
+    fn definition(&self) -> Definition {
+        if self.drops_accepted.load(Ordering::Relaxed) {
+            Definition::BeforeAccepted
+        } else {
+            Definition::Whole
+        }
+    }
 }
 
 /// The watch caches: children that carry our label, and nothing else.
@@ -272,7 +291,7 @@ async fn publish(
     plan: &Plan,
 ) -> Result<(), ActError> {
     context.metrics.stands(memory::key(object), &plan.outlook);
-    if !status::worth_writing(object.status.as_ref(), &status) {
+    if !status::worth_writing(object.status.as_ref(), &status, context.definition()) {
         return Ok(());
     }
     let turn = match &plan.outlook {
@@ -290,8 +309,15 @@ async fn publish(
         _ => None,
     };
     let mut updated = object.clone();
+    let sent = status.accepted.is_some();
     updated.status = Some(status);
-    act::write_status(context, &updated).await?;
+    let stored = act::write_status(context, &updated).await?;
+    if sent {
+        let kept = stored
+            .status
+            .is_some_and(|status| status.accepted.is_some());
+        context.drops_accepted.store(!kept, Ordering::Relaxed);
+    }
     if let Some(turn) = turn {
         tell(context, object, turn).await;
     }

@@ -125,6 +125,7 @@ pub(crate) fn status(
         },
         log_readable_by: log_readable_by(seen, plan).map(|minor| minor.to_string()),
         bootstrap: before.bootstrap,
+        accepted: Some(cluster.accepted.clone()),
     }
 }
 
@@ -380,11 +381,26 @@ fn set(conditions: &mut Vec<Condition>, mut new: Condition) {
     }
 }
 
+/// Which fields the installed definition of EtcdCluster has: it may be older than this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Definition {
+    Whole,
+    /// `status.accepted` is dropped on its way into the API server.
+    BeforeAccepted,
+}
+
 /// Whether a status says something new. Raft indexes and sizes move with every client's write: alone they are not worth one
-/// of ours, or a busy etcd would keep the API server busy too.
-pub(crate) fn worth_writing(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) -> bool {
+/// of ours, or a busy etcd would keep the API server busy too. Nor is what the API server would drop again.
+pub(crate) fn worth_writing(
+    before: Option<&EtcdClusterStatus>,
+    after: &EtcdClusterStatus,
+    definition: Definition,
+) -> bool {
     let quiet = |status: &EtcdClusterStatus| {
         let mut status = status.clone();
+        if definition == Definition::BeforeAccepted {
+            status.accepted = None;
+        }
         for member in &mut status.member_status {
             member.raft_index = None;
             member.db_size_in_use = None;

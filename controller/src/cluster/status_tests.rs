@@ -9,7 +9,7 @@ use super::{
     fixtures::{cluster, formed, lose_pod, member, nothing, now, object},
     observed::Observed,
     plan::plan,
-    status::{held, status, worth_writing},
+    status::{Definition, held, status, worth_writing},
     step::Reason,
 };
 
@@ -121,14 +121,35 @@ fn a_look_at_rest_is_not_worth_a_write_even_while_clients_write() {
     let second = again(&first, &seen);
     assert!(!worth_writing(
         first.status.as_ref(),
-        second.status.as_ref().unwrap()
+        second.status.as_ref().unwrap(),
+        Definition::Whole,
     ));
     seen.quorum.as_mut().unwrap().leader_id = member(&mut seen, "c-b").listed.as_ref().unwrap().id;
     let third = again(&second, &seen);
     assert!(worth_writing(
         second.status.as_ref(),
-        third.status.as_ref().unwrap()
+        third.status.as_ref().unwrap(),
+        Definition::Whole,
     ));
+}
+
+#[test]
+fn what_was_accepted_is_recorded_once_and_never_where_the_definition_drops_it() {
+    let first = published(&at_rest());
+    let recorded = first.status.clone().unwrap();
+    assert_eq!(
+        serde_json::to_value(recorded.accepted.as_ref().unwrap()).unwrap(),
+        json!({"size": "8Gi", "peerTLS": "Auto", "clientTLS": "Off"})
+    );
+    let mut dropped = recorded.clone();
+    dropped.accepted = None;
+    for (definition, worth) in [
+        (Definition::Whole, true),
+        (Definition::BeforeAccepted, false),
+    ] {
+        assert_eq!(worth_writing(Some(&dropped), &recorded, definition), worth);
+        assert!(!worth_writing(Some(&recorded), &recorded, definition));
+    }
 }
 
 #[test]
@@ -150,5 +171,7 @@ fn what_is_held_says_why_and_keeps_what_was_last_seen() {
         object.status = Some(held(&object, now(), available, Reason::InvalidSpec, wrong));
         assert_eq!(condition(&object, "Available").status, said);
     }
-    assert_eq!(object.status.unwrap().member_status.len(), 3);
+    let status = object.status.unwrap();
+    assert_eq!(status.member_status.len(), 3);
+    assert!(status.accepted.is_some());
 }

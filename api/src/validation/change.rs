@@ -1,0 +1,102 @@
+//! What may not change. Admission judges a change against the spec that stood before; the controller, which sees only what is stored,
+//! against what it last acted on. Both by the same rules, in the same words.
+
+use super::finding::{Judgement, Violation};
+use super::{claim, storage, tls, version};
+use crate::defaults::volume_size;
+use crate::v1beta2::{Accepted, EtcdCluster, EtcdClusterSpec};
+use crate::versions::{Version, release};
+
+/// What of a spec, with its defaults, these rules compare.
+pub(super) fn facts(spec: &EtcdClusterSpec) -> Accepted {
+    let storage = spec.storage.as_ref();
+    let modes = tls::modes(spec);
+    Accepted {
+        size: volume_size(spec).cloned(),
+        class_name: storage.and_then(|storage| storage.class_name.clone()),
+        ephemeral: storage
+            .and_then(|storage| storage.ephemeral)
+            .filter(|ephemeral| *ephemeral),
+        persistent_volume_claim_spec: claim::without_size(spec),
+        peer_tls: modes.map(|(peer, _)| peer),
+        client_tls: modes.map(|(_, client)| client),
+    }
+}
+
+/// Judges the change from `old` to `new`, both with their defaults and with the stored status. What slipped past every guard may be put
+/// back: refused is only what neither the old spec nor what was acted on allows.
+pub(super) fn judge(new: &EtcdCluster, old: &EtcdCluster, judgement: &mut Judgement) {
+    let mut refused = since(new, &facts(&old.spec));
+    if let Some(accepted) = accepted(old)
+        && !refused.is_empty()
+    {
+        let touched = |one: &Violation| {
+            let same = |known: &Violation| known.field == one.field && known.reason == one.reason;
+            refused.iter().any(same)
+        };
+        refused = since(new, accepted).into_iter().filter(touched).collect();
+    }
+    judgement.violations.extend(refused);
+    if runs(old) {
+        tls::warn_of_another_secret(&new.spec, &old.spec, judgement);
+    }
+    let parsed = |cluster: &EtcdCluster| {
+        cluster
+            .spec
+            .version
+            .as_deref()
+            .and_then(|text| text.parse::<Version>().ok())
+    };
+    if let Some(target) = parsed(new).filter(|target| Some(*target) != parsed(old)) {
+        // A minor that is not known is refused as such.
+        if release(target.minor()).is_some() {
+            version::check_step(target, old.status.as_ref(), judgement);
+        }
+    }
+}
+
+/// Judges a stored cluster, with its defaults, against what was last acted on. The step of version is not judged here: it is asked
+/// of etcd.
+pub(super) fn judge_since_accepted(cluster: &EtcdCluster, judgement: &mut Judgement) {
+    if let Some(accepted) = accepted(cluster) {
+        judgement.violations.extend(since(cluster, accepted));
+    }
+}
+
+fn since(new: &EtcdCluster, old: &Accepted) -> Vec<Violation> {
+    let mut judgement = Judgement::default();
+    let facts = facts(&new.spec);
+    let status = new.status.as_ref();
+    let claimed = status.and_then(|status| status.volume_size.as_ref());
+    storage::check_change(&facts, old, claimed, &mut judgement);
+    if runs(new) {
+        tls::check_change(&facts, old, new.spec.tls.is_some(), &mut judgement);
+    }
+    judgement.violations
+}
+
+fn accepted(cluster: &EtcdCluster) -> Option<&Accepted> {
+    cluster.status.as_ref()?.accepted.as_ref()
+}
+
+/// Whether its first members were ever to be started.
+fn runs(cluster: &EtcdCluster) -> bool {
+    let status = cluster.status.as_ref();
+    status.is_some_and(|status| status.bootstrap.is_some())
+}
+
+/// In CEL at the root: what was last acted on.
+pub(super) const ACCEPTED: &str = "oldSelf.status.accepted";
+
+/// In CEL at the root: there is something that was acted on, and this holds for it.
+pub(super) fn accepts(condition: &str) -> String {
+    format!("(has(oldSelf.status) && has({ACCEPTED}) && {condition})")
+}
+
+/// In CEL at the root: a field of what was acted on.
+pub(super) fn or_unset(field: &str, unset: &str) -> String {
+    format!("(has({ACCEPTED}.{field}) ? {ACCEPTED}.{field} : {unset})")
+}
+
+#[cfg(test)]
+mod tests;
