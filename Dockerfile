@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# The operator's image: both programs, static, on an empty base, as user 65532.
+# The operator's image: its three programs, static, on an empty base, as user 65532.
 # `docker build -t ghcr.io/etcd-operator/etcd-operator:0.1.0 .`
 #
 # To get the same bytes from the same commit, say how old its files are to be:
@@ -21,9 +21,10 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     target="$(rustc -vV | sed -n 's/^host: //p')" \
  && RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static" cargo build --release --locked --target "$target" \
-      --package etcd-operator-webhook --package etcd-operator-controller --bins \
+      --package etcd-operator-webhook --package etcd-operator-controller --package etcd-operator-agent --bins \
  && mkdir /out \
- && cp "target/$target/release/etcd-operator-webhook" "target/$target/release/etcd-operator-controller" /out/ \
+ && cp "target/$target/release/etcd-operator-webhook" "target/$target/release/etcd-operator-controller" \
+      "target/$target/release/etcd-operator-agent" /out/ \
  && touch --date="@$SOURCE_DATE_EPOCH" /out/*
 
 FROM gcr.io/distroless/static-debian12:nonroot
@@ -33,4 +34,4 @@ LABEL org.opencontainers.image.title="etcd-operator" \
 COPY --from=build /out/ /
 # By number: the kubelet cannot tell that a named user is not root.
 USER 65532:65532
-# Two programs, one image: the chart says which one runs.
+# Three programs, one image: the chart says which one runs, and the controller what its pods run.

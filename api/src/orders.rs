@@ -74,7 +74,7 @@ pub enum Order {
 }
 
 /// Where the snapshot is put.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Naming {
     /// Exactly at the store's path; a former one is replaced when the new one is complete.
@@ -240,6 +240,8 @@ pub enum Report {
     Sound { facts: Facts },
     /// The data directory is there; `already` when it was before.
     Restored { already: bool },
+    /// The agent is where it was to be copied to.
+    Installed,
     Failed {
         reason: FailureReason,
         message: String,
@@ -307,6 +309,7 @@ pub enum FailureReason {
     DifferentCluster,
     DiskFull,
     SnapshotNotFound,
+    SnapshotEmpty,
     SnapshotIncomplete,
     SnapshotCorrupt,
     NotASnapshot,
@@ -334,6 +337,7 @@ impl FailureReason {
             Self::DifferentCluster => "DifferentCluster",
             Self::DiskFull => "DiskFull",
             Self::SnapshotNotFound => "SnapshotNotFound",
+            Self::SnapshotEmpty => "SnapshotEmpty",
             Self::SnapshotIncomplete => "SnapshotIncomplete",
             Self::SnapshotCorrupt => "SnapshotCorrupt",
             Self::NotASnapshot => "NotASnapshot",
@@ -350,7 +354,11 @@ impl FailureReason {
     pub const fn is_final(self) -> bool {
         matches!(
             self,
-            Self::SnapshotCorrupt | Self::NotASnapshot | Self::SnapshotChanged | Self::InvalidOrder
+            Self::SnapshotEmpty
+                | Self::SnapshotCorrupt
+                | Self::NotASnapshot
+                | Self::SnapshotChanged
+                | Self::InvalidOrder
         )
     }
 }

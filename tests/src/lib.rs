@@ -21,6 +21,7 @@ mod requests;
 mod runner;
 mod scenario;
 mod scrape;
+mod store;
 mod wait;
 
 pub use admissions::{Admissions, Tally};
@@ -38,4 +39,5 @@ pub use requests::{Request, Requests};
 pub use runner::Suite;
 pub use scenario::{Outcome, Scenario};
 pub use scrape::Scraped;
+pub use store::{BUCKET, CREDENTIALS, S3Server};
 pub use wait::{GaveUp, PATIENCE, until, until_all, until_answer};

@@ -28,8 +28,11 @@ use crate::{
 };
 
 const OPERATOR: &str = "ghcr.io/etcd-operator/etcd-operator";
-pub(crate) const OPERATOR_PROGRAMS: [&str; 2] =
-    ["etcd-operator-webhook", "etcd-operator-controller"];
+pub(crate) const OPERATOR_PROGRAMS: [&str; 3] = [
+    "etcd-operator-webhook",
+    "etcd-operator-controller",
+    "etcd-operator-agent",
+];
 /// Static, so that the image needs no C library; at a fixed address, so that tables of addresses stay pages of the file that are read
 /// when they are needed, in place of memory that is written at every start. The Dockerfile says the same.
 const OPERATOR_FLAGS: &str = "-C target-feature=+crt-static -C relocation-model=static";
@@ -51,7 +54,7 @@ pub struct Image {
     pub also: Option<String>,
 }
 
-/// The operator's image, compiled from this checkout: two static binaries, nothing else, nobody's root.
+/// The operator's image, compiled from this checkout: three static binaries, nothing else, nobody's root.
 pub fn operator_image() -> Result<Image> {
     packages::ensure_for_rust()?;
     let binaries = progress::step("Compiling the operator (release)", compile_operator)?;
@@ -111,7 +114,7 @@ fn compile_operator() -> Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// The images that every local cluster has from its start: pause, CoreDNS and every etcd.
+/// The images that every local cluster has from its start: pause, CoreDNS, a server that speaks S3, and every etcd.
 pub fn of_a_cluster(cache: &Cache, programs: &Programs) -> Result<Vec<Image>> {
     let mut images = vec![
         single(
@@ -125,6 +128,12 @@ pub fn of_a_cluster(cache: &Cache, programs: &Programs) -> Result<Vec<Image>> {
             programs,
             &Program::CoreDns,
             format!("registry.k8s.io/coredns/coredns:v{}", programs::COREDNS),
+        )?,
+        single(
+            cache,
+            programs,
+            &Program::Versitygw,
+            format!("ghcr.io/versity/versitygw:v{}", programs::VERSITYGW),
         )?,
     ];
     for version in programs::ETCD.into_iter().chain(programs::coreos_era::ETCD) {
@@ -276,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    /// Both programs in a folder of their own, as old and as permitted as told.
+    /// All programs in a folder of their own, as old and as permitted as told.
     fn compiled(folder: &Path, age: SystemTime, mode: u32) -> Vec<PathBuf> {
         fs::create_dir_all(folder).unwrap();
         OPERATOR_PROGRAMS

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-pub use pins::{COREDNS, ETCD, ETCD_OF_THE_CONTROL_PLANE, KUBERNETES, Program};
+pub use pins::{COREDNS, ETCD, ETCD_OF_THE_CONTROL_PLANE, KUBERNETES, Program, VERSITYGW};
 
 use crate::{cache::Cache, packages, progress};
 

@@ -17,6 +17,7 @@ const HELM_4: &str = "4.3.1";
 pub const COREDNS: &str = "1.15.0";
 const CONTROLLER_RUNTIME: &str = "0.25.2";
 const OPERATOR_FRAMEWORK: &str = "0.34.0";
+pub const VERSITYGW: &str = "1.8.0";
 /// Of each minor the newest, and one older patch to upgrade from.
 pub const ETCD: [&str; 6] = ["3.6.16", "3.5.35", "3.7.3", "3.5.21", "3.6.10", "3.7.0"];
 pub const ETCD_OF_THE_CONTROL_PLANE: &str = ETCD[0];
@@ -45,6 +46,8 @@ pub enum Program {
     Pause,
     Helm3,
     Helm4,
+    /// A server that speaks S3, for backups.
+    Versitygw,
     /// Judges the bundle for OLM.
     BundleCheck,
     /// What the benchmark of admission measures against; only that builds it.
@@ -80,6 +83,7 @@ impl Program {
             Self::Kubectl,
             Self::Pause,
             Self::CoreDns,
+            Self::Versitygw,
         ];
         programs.extend(
             ETCD.iter()
@@ -103,6 +107,7 @@ impl Program {
             Self::CoreDns => "coredns",
             Self::Pause => "pause",
             Self::Helm3 | Self::Helm4 => "helm",
+            Self::Versitygw => "versitygw",
             Self::BundleCheck => "bundle-check",
             Self::SizeWebhook => "size-webhook",
             Self::AdmissionLoad => "admission-load",
@@ -122,6 +127,7 @@ impl Program {
             Self::Pause | Self::AdmissionLoad => "1",
             Self::Helm3 => HELM_3,
             Self::Helm4 => HELM_4,
+            Self::Versitygw => VERSITYGW,
             Self::BundleCheck => OPERATOR_FRAMEWORK,
             Self::SizeWebhook => CONTROLLER_RUNTIME,
         }
@@ -178,6 +184,7 @@ impl Program {
             | Self::AdmissionLoad => one(".".to_owned()),
             Self::Helm3 => one("helm.sh/helm/v3/cmd/helm".to_owned()),
             Self::Helm4 => one("helm.sh/helm/v4/cmd/helm".to_owned()),
+            Self::Versitygw => one("github.com/versity/versitygw/cmd/versitygw".to_owned()),
             kubernetes => one(format!("k8s.io/kubernetes/cmd/{}", kubernetes.name())),
         }
     }
@@ -193,6 +200,7 @@ impl Program {
             Self::Pause | Self::AdmissionLoad => vec![],
             Self::Helm3 => vec!["helm.sh/helm/v3".to_owned()],
             Self::Helm4 => vec!["helm.sh/helm/v4".to_owned()],
+            Self::Versitygw => vec!["github.com/versity/versitygw".to_owned()],
             Self::BundleCheck => {
                 // The libraries that the API server is built with anyway: most of the work is done then.
                 return vec![

@@ -103,6 +103,12 @@ pub(crate) fn run(filter: &[String]) -> Count {
         }
         Err(error) => count.failed("unit: etcd to compare the model with", &error),
     }
+    match program(&Program::Versitygw) {
+        Ok(versitygw) => {
+            tests.env("VERSITYGW_PROGRAM", versitygw);
+        }
+        Err(error) => count.failed("unit: a store to keep backups in", &error),
+    }
     if let Err(error) = count.tests(&mut tests) {
         count.failed("unit: cargo test", &error);
     }
@@ -160,12 +166,12 @@ fn generated() -> Result<()> {
     generate::run(generate::Args { check: true })
 }
 
-fn helm(version: &Program) -> Result<PathBuf> {
-    programs::ensure(&Cache::open()?, std::slice::from_ref(version))?.file(version)
+fn program(program: &Program) -> Result<PathBuf> {
+    programs::ensure(&Cache::open()?, std::slice::from_ref(program))?.file(program)
 }
 
 fn lint(version: &Program) -> Result<()> {
-    let helm = helm(version)?;
+    let helm = program(version)?;
     command::run(
         Command::new(helm)
             .current_dir(checkout())
@@ -175,7 +181,7 @@ fn lint(version: &Program) -> Result<()> {
 
 /// With nothing set, and with every documented set of values.
 fn render_twice(version: &Program) -> Result<()> {
-    let helm = helm(version)?;
+    let helm = program(version)?;
     let mut sets: Vec<PathBuf> = fs::read_dir(checkout().join(CHART).join("ci"))
         .context("the chart's sets of values")?
         .map(|entry| Ok(entry?.path()))
@@ -207,7 +213,7 @@ fn render_set_twice(helm: &Path, values: &Path) -> Result<()> {
 }
 
 fn refuse_typos(version: &Program) -> Result<()> {
-    let helm = helm(version)?;
+    let helm = program(version)?;
     for typo in [
         "webhok.replicas=3",
         "webhook.replica=3",
