@@ -13,7 +13,7 @@ use crate::environment;
 use crate::policy::Policy;
 use crate::quantity::{Amount, GIB, MIB, display_bytes};
 use crate::v1beta2::{
-    AutoCompactionMode, AutoCompactionSpec, Defragment, EtcdCluster, EtcdClusterSpec,
+    AutoCompactionMode, AutoCompactionSpec, BeforeRisk, Defragment, EtcdCluster, EtcdClusterSpec,
     MaintenanceSpec, OnNoSpace, OptionsSpec, PeerTlsSpec, Reclaim, SecuritySpec, TlsMode,
 };
 use crate::versions::Version;
@@ -28,6 +28,8 @@ pub const ELECTION_MS: u64 = 1000;
 pub const LARGEST_ELECTION_MS: u64 = 50_000;
 pub const COMPACTION_RETENTION: &str = "1h";
 pub const UNREACHABLE_AFTER: &str = "5m";
+/// A nightly backup may take two hours longer than the one of the night before.
+pub const MAX_AGE: &str = "26h";
 
 /// Fills what is unset. Idempotent.
 pub fn default_cluster(cluster: &mut EtcdCluster, policy: &Policy) {
@@ -56,6 +58,12 @@ pub fn default_cluster(cluster: &mut EtcdCluster, policy: &Policy) {
         .unreachable_after
         .get_or_insert_with(|| GoDuration(UNREACHABLE_AFTER.to_owned()));
     default_maintenance(spec);
+    if let Some(backup) = &mut spec.backup {
+        backup.before_risk.get_or_insert(BeforeRisk::Always);
+        backup
+            .max_age
+            .get_or_insert_with(|| GoDuration(MAX_AGE.to_owned()));
+    }
 }
 
 /// Fills what is unset in an update: a version that was dropped from the manifest is the version that was stored, never a

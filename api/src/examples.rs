@@ -164,7 +164,8 @@ pub fn breaking() -> Vec<Example> {
 
 fn basics() -> Vec<Example> {
     use Reason::{
-        NameNotALabel, NameTooLong, RepositoryInvalid, SizeNotAllowed, UnreachableAfterOutOfBounds,
+        BackupNameMissing, MaxAgeOutOfBounds, NameNotALabel, NameTooLong, RepositoryInvalid,
+        SizeNotAllowed, UnreachableAfterOutOfBounds,
     };
     vec![
         named(NameTooLong, "a name of 41 characters", &"a".repeat(41)),
@@ -185,6 +186,16 @@ fn basics() -> Vec<Example> {
             UnreachableAfterOutOfBounds,
             "no patience",
             json!({"recovery": {"unreachableAfter": "1s"}}),
+        ),
+        made(
+            BackupNameMissing,
+            "backups of which nobody says whose",
+            json!({"backup": {"maxAge": "26h"}}),
+        ),
+        made(
+            MaxAgeOutOfBounds,
+            "a backup that is too old at once",
+            json!({"backup": {"backupName": "nightly", "maxAge": "1m"}}),
         ),
     ]
 }

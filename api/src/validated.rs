@@ -49,6 +49,8 @@ pub struct ValidatedCluster {
     pub client_service: ClientService,
     pub unreachable_after: Duration,
     pub maintenance: Maintenance,
+    /// The backups it relies on.
+    pub backup: Option<Reliance>,
     /// `cluster.local`, where members are to be addressed with it.
     pub cluster_domain: Option<String>,
     pub deletion_protection: bool,
@@ -196,6 +198,17 @@ pub struct Maintenance {
     pub defragment: bool,
     /// A used-up quota is made room in, at the price of all old revisions.
     pub heal_no_space: bool,
+}
+
+/// The backups a cluster relies on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reliance {
+    /// The EtcdBackup, in the same namespace.
+    pub name: String,
+    /// A backup is taken before what cannot be taken back.
+    pub before_risk: bool,
+    /// How old the newest good one may be.
+    pub max_age: Duration,
 }
 
 /// When old revisions are dropped.

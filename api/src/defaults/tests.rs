@@ -47,6 +47,14 @@ fn who_keeps_all_revisions_is_asked_before_they_are_dropped() {
 }
 
 #[test]
+fn a_cluster_that_relies_on_a_backup_shows_how() {
+    assert_eq!(
+        defaulted(&json!({"backup": {"backupName": "nightly"}}))["backup"],
+        json!({"backupName": "nightly", "beforeRisk": "Always", "maxAge": "26h"})
+    );
+}
+
+#[test]
 fn old_versions_come_from_where_they_were_published() {
     let spec = defaulted(&json!({"version": "v3.2.13"}));
     assert_eq!(
@@ -199,9 +207,16 @@ fn any_spec() -> impl Strategy<Value = Value> {
                 json!({"onNoSpace": "Report"}),
             ],
         ),
+        pick(
+            "backup",
+            vec![
+                json!({"backupName": "nightly"}),
+                json!({"backupName": "nightly", "beforeRisk": "Never", "maxAge": "1h"}),
+            ],
+        ),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h, i, j)| {
-            let said = [a, b, c, d, e, f, g, h, i, j]
+        .prop_map(|(a, b, c, d, e, f, g, h, i, j, k)| {
+            let said = [a, b, c, d, e, f, g, h, i, j, k]
                 .into_iter()
                 .filter_map(|(name, value)| Some((name.to_owned(), value?)));
             Value::Object(said.collect())

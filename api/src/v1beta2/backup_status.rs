@@ -18,7 +18,7 @@ pub struct EtcdBackupStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// `Ready` (the newest run was good), `Reconciling`, `Stalled`.
+    /// `Ready` (the newest run was good, or none was due yet), `Reconciling`, `Stalled`.
     #[serde(
         default,
         deserialize_with = "well_formed_only",
@@ -75,6 +75,22 @@ pub struct EtcdBackupStatus {
     )]
     pub next_run: Option<Time>,
 
+    /// The generation of the spec whose one run was started, where there is neither `schedule` nor interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_generation: Option<i64>,
+
+    /// The last word of the annotation `etcd.database.coreos.com/run-now` that was obeyed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_now: Option<String>,
+
+    /// For which step an EtcdCluster asks for a run, before it takes that step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested: Option<String>,
+
+    /// The last such request that was obeyed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obeyed: Option<String>,
+
     /// How many snapshots of this resource are in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<i64>,
@@ -126,6 +142,10 @@ pub struct BackupRun {
     )]
     pub started: Option<Time>,
 
+    /// For which step an EtcdCluster asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+
     /// How long it took, such as `1m12s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
@@ -166,6 +186,15 @@ pub struct BackupRun {
     )]
     #[schemars(with = "Option<String>")]
     pub verified: Option<super::Verify>,
+}
+
+impl EtcdBackupStatus {
+    /// The newest good run that is remembered.
+    pub fn newest_good(&self) -> Option<&BackupRun> {
+        self.history
+            .iter()
+            .find(|run| run.result == Some(RunResult::Succeeded))
+    }
 }
 
 /// How a run ended.

@@ -130,6 +130,10 @@ pub struct EtcdClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance: Option<MaintenanceSpec>,
 
+    /// The backups this cluster relies on. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<RelianceSpec>,
+
     /// While true, deleting this EtcdCluster is refused. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_protection: Option<bool>,
@@ -143,6 +147,33 @@ pub struct RecoverySpec {
     /// Default: `5m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable_after: Option<GoDuration>,
+}
+
+/// The backups a cluster relies on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RelianceSpec {
+    /// The EtcdBackup that saves this cluster, in the same namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup_name: Option<String>,
+
+    /// `Always` takes a backup before each change of the minor version, and does not begin before it is good; `Never` does
+    /// not. Default: `Always`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_risk: Option<BeforeRisk>,
+
+    /// How old the newest good backup may be before the condition `BackupHealthy` turns false: a duration such as `26h`, from
+    /// `10m` to `8784h`. Default: `26h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub max_age: Option<GoDuration>,
+}
+
+/// Whether a backup is taken before what cannot be taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum BeforeRisk {
+    Always,
+    Never,
 }
 
 /// What the operator does to the database by itself.

@@ -23,7 +23,8 @@ pub use backup::{
 };
 pub use backup_status::{BackupRun, BackupSummary, EtcdBackupStatus, LONGEST_HISTORY, RunResult};
 pub use cluster::{
-    Defragment, EtcdCluster, EtcdClusterSpec, MaintenanceSpec, OnNoSpace, RecoverySpec,
+    BeforeRisk, Defragment, EtcdCluster, EtcdClusterSpec, MaintenanceSpec, OnNoSpace, RecoverySpec,
+    RelianceSpec,
 };
 pub use options::{AutoCompactionMode, AutoCompactionSpec, LogLevel, MetricsLevel, OptionsSpec};
 pub use pod::PodPolicy;

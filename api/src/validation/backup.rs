@@ -42,11 +42,6 @@ pub fn judge(new: &EtcdBackup, old: Option<&EtcdBackup>, policy: &Policy) -> Jud
         examine(&defaulted(old), &mut before);
         judgement.forgive(&before);
         warn_of_change(new, old, &mut judgement);
-    } else {
-        judgement.warn(
-            "spec",
-            "this release checks EtcdBackups but does not run them yet",
-        );
     }
     judgement
 }
@@ -174,10 +169,7 @@ fn warn_of_change(new: &EtcdBackup, old: &EtcdBackup, judgement: &mut Judgement)
     let once = schedule::read(&new.spec, &mut ignored) == Some(Recurrence::Once);
     let ran = old.status.as_ref().is_some_and(has_run);
     if once && ran {
-        judgement.warn(
-            "spec",
-            "it has run and does not run again: make a new EtcdBackup",
-        );
+        judgement.warn("spec", "it has run: with this change it runs once more");
     }
     let stores = |spec: &EtcdBackupSpec| {
         (

@@ -63,6 +63,7 @@ pub(crate) fn cluster() -> Vec<CelRule> {
         super::pod::cel(),
         super::labels::cel(),
         super::recovery::cel(),
+        super::reliance::cel(),
     ]
     .concat()
 }

@@ -82,6 +82,8 @@ reasons! {
     NameInvalid,
     GraceOutOfBounds,
     UnreachableAfterOutOfBounds,
+    BackupNameMissing,
+    MaxAgeOutOfBounds,
     DeletionProtected,
     BackupSubjectMissing,
     BackupSubjectTwice,

@@ -18,6 +18,7 @@ mod nearest;
 mod options;
 mod pod;
 mod recovery;
+mod reliance;
 mod restore;
 mod schedule;
 mod service;
@@ -181,6 +182,7 @@ fn examine(
     let pod = pod::read(spec.pod.as_ref(), quota, judgement);
     let client_service = service::read(spec, tls.as_ref().map(|(_, client)| client), judgement);
     let unreachable_after = recovery::read(spec.recovery.as_ref(), judgement);
+    let backup = reliance::read(spec.backup.as_ref(), judgement);
     let (peer_tls, client_tls) = tls?;
     let (version, repository) = (version?, repository?);
     Some(ValidatedCluster {
@@ -206,6 +208,7 @@ fn examine(
         client_service,
         unreachable_after: unreachable_after?,
         maintenance: maintenance(spec),
+        backup,
         cluster_domain: spec
             .pod
             .as_ref()
