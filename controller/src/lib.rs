@@ -2,6 +2,7 @@
 
 pub mod agents;
 mod args;
+pub mod backup;
 pub mod cluster;
 mod etcd;
 mod lease;

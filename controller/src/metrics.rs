@@ -7,6 +7,7 @@ use std::{
 };
 
 use etcd_operator_process::metrics::{RECONCILE_SECONDS, WORKQUEUE_SECONDS};
+use jiff::Timestamp;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -30,6 +31,8 @@ pub(crate) struct Metrics {
     steps: Family<ByReason, Counter>,
     clusters: Family<Standing, Gauge>,
     standings: Arc<Mutex<HashMap<String, Standing>>>,
+    saved: Family<OfBackup, Gauge>,
+    backups: Arc<Mutex<HashMap<String, OfBackup>>>,
     leader: Gauge,
 }
 
@@ -74,6 +77,14 @@ impl From<&Outlook> for Standing {
     }
 }
 
+/// One EtcdBackup. There are as many as people have made, and each has a row of its own: its age is what an alert watches.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfBackup {
+    /// Not `namespace`: that is the controller's own, where Prometheus asks.
+    backup_namespace: String,
+    backup: String,
+}
+
 const OF_CONTROLLER: OfController = OfController {
     controller: CONTROLLER,
 };
@@ -112,6 +123,8 @@ impl Metrics {
             steps: Family::default(),
             clusters: Family::default(),
             standings: Arc::default(),
+            saved: Family::default(),
+            backups: Arc::default(),
             leader: Gauge::default(),
         };
         registry.register(
@@ -158,6 +171,11 @@ impl Metrics {
             "etcd_operator_clusters",
             "EtcdClusters, by the condition that is true of them and its reason",
             metrics.clusters.clone(),
+        );
+        registry.register(
+            "etcd_operator_backup_last_success_timestamp_seconds",
+            "When the newest good snapshot of an EtcdBackup that repeats was taken; 0 where there is none",
+            metrics.saved.clone(),
         );
         registry.register(
             "leader_election_master_status",
@@ -224,6 +242,44 @@ impl Metrics {
     pub(crate) fn forget(&self, cluster: &str) {
         let before = self.standings().remove(cluster);
         self.leave(before);
+    }
+
+    /// When the newest good snapshot of this backup was taken.
+    pub(crate) fn backup(
+        &self,
+        key: &str,
+        namespace: &str,
+        backup: &str,
+        newest: Option<Timestamp>,
+    ) {
+        let labels = OfBackup {
+            backup_namespace: namespace.to_owned(),
+            backup: backup.to_owned(),
+        };
+        let seconds = newest.map_or(0, Timestamp::as_second);
+        self.saved.get_or_create(&labels).set(seconds);
+        self.backups().insert(key.to_owned(), labels);
+    }
+
+    /// What happened to a backup's run.
+    pub(crate) fn backup_told(&self, reason: &'static str) {
+        self.steps
+            .get_or_create(&ByReason {
+                controller: "etcdbackup",
+                reason,
+            })
+            .inc();
+    }
+
+    /// The backup is gone.
+    pub(crate) fn forget_backup(&self, key: &str) {
+        if let Some(labels) = self.backups().remove(key) {
+            self.saved.remove(&labels);
+        }
+    }
+
+    fn backups(&self) -> MutexGuard<'_, HashMap<String, OfBackup>> {
+        self.backups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn leave(&self, standing: Option<Standing>) {
@@ -301,6 +357,19 @@ mod tests {
                 "leader_election_master_status 1",
             ],
         );
+    }
+
+    #[test]
+    fn a_backup_says_when_it_was_last_good_until_it_is_gone() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let row = "etcd_operator_backup_last_success_timestamp_seconds{backup_namespace=\"n\",backup=\"b\"}";
+        metrics.backup("n/b", "n", "b", None);
+        says(&registry, &[&format!("{row} 0")]);
+        metrics.backup("n/b", "n", "b", Timestamp::from_second(7).ok());
+        says(&registry, &[&format!("{row} 7")]);
+        metrics.forget_backup("n/b");
+        assert!(!text(&registry).contains("backup=\"b\""));
     }
 
     #[test]

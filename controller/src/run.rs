@@ -33,6 +33,7 @@ use kube::{
 use crate::{
     FIELD_MANAGER,
     args::Args,
+    backup,
     cluster::{
         self, Context, Next, ReconcileError, Stores,
         memory::{Memory, key, named},
@@ -103,7 +104,7 @@ pub async fn run(args: Args, drain: Drain) -> Result<(), RunError> {
         controller: FIELD_MANAGER.to_owned(),
         instance: Some(candidate.identity.clone()),
     };
-    let controllers = join_all(args.scopes().into_iter().map(|scope| {
+    let clusters = join_all(args.scopes().into_iter().map(|scope| {
         look_after(
             client.clone(),
             scope,
@@ -114,9 +115,27 @@ pub async fn run(args: Args, drain: Drain) -> Result<(), RunError> {
             drain.clone(),
         )
     }));
+    let of_backups = Arc::new(backup::Context {
+        client: client.clone(),
+        policy,
+        leadership: leadership.clone(),
+        recorder: Recorder::new(client.clone(), reporter.clone()),
+        metrics: metrics.clone(),
+        agent_image: args.agent_image.clone(),
+        failures: Failures::default(),
+    });
+    let backups = join_all(args.scopes().into_iter().map(|scope| {
+        backup::look_after(
+            Arc::clone(&of_backups),
+            scoped(&client, scope.as_deref()),
+            scoped(&client, scope.as_deref()),
+            scoped(&client, scope.as_deref()),
+            drain.clone(),
+        )
+    }));
     let outcome = tokio::select! {
         lost = lease::keep(&client, &candidate, &leadership) => Err(lost.into()),
-        _ = controllers => Ok(()),
+        _ = futures::future::join(clusters, backups) => Ok(()),
     };
     if outcome.is_ok() {
         lease::release(&client, &candidate).await;

@@ -25,7 +25,7 @@ use super::{
     step::{Reason, Step, Why},
 };
 use crate::{FIELD_MANAGER, etcd::EtcdError};
-use writes::{adjust, create, delete, evict, grow, patch_claim, reclaim};
+use writes::{adjust, create, delete, evict, grow, patch_claim, reclaim, request_backup};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
@@ -131,7 +131,10 @@ pub(crate) fn is_the_end(error: &kube::Error) -> bool {
     let terminating = |cause: &StatusCause| cause.reason == "NamespaceTerminating";
     match status.code {
         403 => details.causes.iter().any(terminating),
-        404 => matches!(details.kind.as_str(), "namespaces" | "etcdclusters"),
+        404 => matches!(
+            details.kind.as_str(),
+            "namespaces" | "etcdclusters" | "etcdbackups"
+        ),
         _ => false,
     }
 }
@@ -213,6 +216,9 @@ pub(crate) async fn perform(
                     .map(|member| create(context, cluster, pod_of(cluster, seen, member))),
             )
             .await?;
+        }
+        Step::RequestBackup { backup, word } => {
+            request_backup(context, cluster, backup, word).await?;
         }
         Step::AddLearner { .. }
         | Step::AddVoter { .. }

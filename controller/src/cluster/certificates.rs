@@ -32,7 +32,7 @@ const LEAF_LIFETIME: Duration = Duration::from_hours(24 * 90);
 /// The operator's own is made anew at every look.
 const OPERATOR_LIFETIME: Duration = Duration::from_hours(1);
 /// etcd takes the common name of a client certificate as its user; `root` may do what the operator must.
-const OPERATOR_USER: &str = "root";
+pub(super) const OPERATOR_USER: &str = "root";
 
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {

@@ -15,6 +15,7 @@ use super::{
         AuthorityFacts, Certificates, ClaimFacts, Listed, Member, MemberCertificates, Observed,
         PodFacts, Quorum, Stage,
     },
+    reliance::Relied,
 };
 use crate::etcd::Answer;
 
@@ -84,6 +85,7 @@ pub(crate) fn nothing() -> Observed {
         available_since: None,
         certificates: None,
         rotation_request: None,
+        relied: Relied::Unknown,
     }
 }
 

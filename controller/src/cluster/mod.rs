@@ -1,5 +1,6 @@
 //! The pipeline of an EtcdCluster: observe → plan → act → status.
 
+pub(crate) mod access;
 mod act;
 mod authorities;
 mod cache;
@@ -16,6 +17,7 @@ mod names;
 mod observe;
 pub mod observed;
 pub mod plan;
+pub mod reliance;
 mod status;
 #[cfg(test)]
 mod status_tests;
@@ -45,6 +47,7 @@ use kube::{
 };
 
 pub use act::ActError;
+pub(crate) use act::is_the_end;
 pub use cache::WatchEnded;
 pub(crate) use cache::watch_children;
 use cache::{Cache, Text};

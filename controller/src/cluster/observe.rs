@@ -31,6 +31,7 @@ use super::{
     memory::Secrets,
     names,
     observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum},
+    reliance,
 };
 use crate::etcd::{self, Answer, Endpoint};
 
@@ -124,6 +125,7 @@ pub(crate) async fn observe(
         starts,
         certificates: secrets.certificates.clone(),
         rotation_request,
+        relied: reliance::look(&context.client, cluster).await,
     };
     Ok(Look {
         seen,

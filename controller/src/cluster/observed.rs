@@ -7,7 +7,7 @@ use etcd_operator_api::{
 };
 use jiff::Timestamp;
 
-use super::children::InPlace;
+use super::{children::InPlace, reliance::Relied};
 use crate::etcd::{Alarm, AlarmKind, Answer};
 
 /// One look at a cluster: its durable records, its children, and what etcd itself says.
@@ -49,6 +49,8 @@ pub struct Observed {
     pub certificates: Option<Certificates>,
     /// Somebody asks for new authorities: a new word in the annotation means a new wish.
     pub rotation_request: Option<String>,
+    /// The EtcdBackup it relies on.
+    pub relied: Relied,
 }
 
 /// What is known of the certificates we issue.

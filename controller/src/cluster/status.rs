@@ -5,7 +5,9 @@ use etcd_operator_api::{
     quantity::display_bytes,
     v1beta2::{
         EtcdCluster, EtcdClusterStatus, MemberNames, MemberRole, MemberStatus, Phase, Summary,
-        condition::{AVAILABLE, READY, RECONCILING, RECOVERING, SCALING, STALLED, UPGRADING},
+        condition::{
+            AVAILABLE, BACKUP_HEALTHY, READY, RECONCILING, RECOVERING, SCALING, STALLED, UPGRADING,
+        },
     },
 };
 use jiff::Timestamp;
@@ -22,6 +24,7 @@ use super::{
     names,
     observed::{Member, Observed},
     plan::rollout,
+    reliance,
     step::{Activity, Outlook, Plan, Reason, Step},
 };
 
@@ -66,16 +69,18 @@ pub(crate) fn status(
         names::client_service(cluster),
         cluster.namespace
     );
+    let mut conditions = conditions(
+        &before.conditions,
+        generation,
+        seen,
+        plan,
+        available,
+        (ready_members, size, cluster.version),
+    );
+    backup_health(&mut conditions, generation, cluster, seen);
     EtcdClusterStatus {
         observed_generation: generation,
-        conditions: conditions(
-            &before.conditions,
-            generation,
-            seen,
-            plan,
-            available,
-            (ready_members, size, cluster.version),
-        ),
+        conditions,
         phase: Some(phase(plan, available, formed)),
         summary: Some(summary(plan, available, formed)),
         size: Some(i32::try_from(ready.len() + unready.len()).unwrap_or(i32::MAX)),
@@ -349,6 +354,31 @@ fn conditions(
         }
     }
     conditions
+}
+
+/// Only where a backup is relied on; where it cannot be read, what was last known stands.
+fn backup_health(
+    conditions: &mut Vec<Condition>,
+    generation: Option<i64>,
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+) {
+    let Some(relied_on) = &cluster.backup else {
+        conditions.retain(|known| known.type_ != BACKUP_HEALTHY);
+        return;
+    };
+    if let Some((healthy, reason, message)) = reliance::health(relied_on, &seen.relied, seen.now) {
+        let value = if healthy { "True" } else { "False" };
+        let new = condition(
+            BACKUP_HEALTHY,
+            value,
+            reason,
+            &message,
+            generation,
+            seen.now,
+        );
+        set(conditions, new);
+    }
 }
 
 fn condition(

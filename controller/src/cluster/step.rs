@@ -36,6 +36,8 @@ pub enum Step {
         to: String,
         to_id: u64,
     },
+    /// Ask an EtcdBackup for a run, before the step that the word names.
+    RequestBackup { backup: String, word: String },
     /// Tell etcd to make its data readable for the minor below.
     EnableDowngrade { to: Minor },
     /// Tell etcd that no downgrade is wanted any more.
@@ -123,6 +125,7 @@ impl Step {
             Self::Promote { .. } => "LearnerPromoted",
             Self::Remove { .. } => "MemberRemoved",
             Self::MoveLeader { .. } => "LeaderMoved",
+            Self::RequestBackup { .. } => "BackupRequested",
             Self::EnableDowngrade { .. } => "DowngradeEnabled",
             Self::CancelDowngrade => "DowngradeCancelled",
             Self::LogIsReadable { .. } => "LogMadeReadable",
@@ -176,6 +179,9 @@ impl Step {
             Self::MoveLeader { from, to, .. } => {
                 vec![about(to, format!("moved leadership from {from} to {to}"))]
             }
+            Self::RequestBackup { backup, word } => of_cluster(format!(
+                "asked EtcdBackup {backup} for a backup before {word}"
+            )),
             Self::EnableDowngrade { to } => of_cluster(format!("etcd prepares its data for {to}")),
             Self::CancelDowngrade => of_cluster("cancelled the downgrade".to_owned()),
             Self::LogIsReadable { by } => {
@@ -264,6 +270,7 @@ impl fmt::Display for Step {
                 write!(f, "remove {name} from the cluster: {}", why.words())
             }
             Self::MoveLeader { from, to, .. } => write!(f, "move leadership from {from} to {to}"),
+            Self::RequestBackup { backup, .. } => write!(f, "ask EtcdBackup {backup} for a run"),
             Self::EnableDowngrade { to } => write!(f, "prepare etcd for a downgrade to {to}"),
             Self::CancelDowngrade => write!(f, "cancel the downgrade"),
             Self::LogIsReadable { by } => write!(f, "go on to {by}: every log is readable"),
@@ -358,6 +365,8 @@ reasons! {
     RollingVersion,
     RollingConfiguration,
     Downgrading,
+    BackingUp,
+    BackupFailed,
     IllegalVersionChange,
     CleaningUp,
     GrowingStorage,

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use etcd_operator_api::ValidatedCluster;
+use etcd_operator_api::{ValidatedCluster, v1beta2::EtcdBackup};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::{
     Api, Resource, ResourceExt,
@@ -228,4 +228,22 @@ pub(super) async fn evict(
             source,
         }),
     }
+}
+
+/// Asks an EtcdBackup for a run, in its status: its spec is its owner's.
+pub(super) async fn request_backup(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    backup: &str,
+    word: &str,
+) -> Result<(), ActError> {
+    let api: Api<EtcdBackup> = Api::namespaced(context.client.clone(), &cluster.namespace);
+    let asked = json!({"status": {"requested": word}});
+    api.patch_status(backup, &PatchParams::default(), &Patch::Merge(&asked))
+        .await
+        .map_err(|source| ActError::Api {
+            what: format!("the status of EtcdBackup {backup}"),
+            source,
+        })?;
+    Ok(())
 }

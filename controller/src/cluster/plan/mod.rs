@@ -4,6 +4,7 @@
 //! membership before change of configuration, so that nothing voluntary starts on a cluster that is not whole.
 
 mod alarms;
+mod before_risk;
 mod bootstrap;
 mod certificates;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use etcd_operator_api::{
     policy::{Running, VersionStep, judge_step},
 };
 
-use super::gate;
+use super::{before_risk, gate};
 use crate::cluster::{
     children::{self, InPlace},
     observed::{Member, Observed, PodFacts, Stage, is_ephemeral},
@@ -27,7 +27,8 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
     {
         return Some(plan);
     }
-    let first = unfinished_upgrade(cluster, seen)
+    let first = before_risk::minor_step(cluster, seen)
+        .or_else(|| unfinished_upgrade(cluster, seen))
         .or_else(|| readable_log(cluster, seen))
         .or_else(|| downgrade(cluster, seen));
     if first.is_some() {

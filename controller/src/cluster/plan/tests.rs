@@ -1,6 +1,7 @@
 //! Situations in a line or two, and the plan as text.
 
 mod authorities;
+mod before_risk;
 mod database;
 
 use etcd_operator_api::{

@@ -27,6 +27,7 @@ use crate::{
         children::InPlace,
         fixtures::{self, CLUSTER_ID},
         observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum, Start},
+        reliance::Relied,
     },
     etcd::Answer,
 };
@@ -277,6 +278,7 @@ impl World {
                 self.now() + SignedDuration::from_hours(9),
             )),
             rotation_request: None,
+            relied: Relied::Unknown,
         }
     }
 
