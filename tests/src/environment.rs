@@ -25,7 +25,7 @@ pub struct Environment {
     /// Extra arguments of `helm upgrade --install`.
     #[serde(default)]
     pub chart_arguments: Vec<String>,
-    /// The folder that holds the operator's two binaries.
+    /// The folder that holds the operator's binaries.
     pub binaries: PathBuf,
     /// The API server's audit log, at metadata level.
     pub audit_log: PathBuf,
