@@ -144,10 +144,19 @@ fn named(reason: Reason, what: &'static str, name: &str) -> Example {
     example
 }
 
+fn seeded(text: &str) -> Example {
+    let what = "a seed that names no snapshot";
+    let mut example = made(Reason::SeedInvalid, what, json!({})).webhook_only();
+    let seed = json!({(crate::v1beta2::SEED): text});
+    example.new["metadata"]["annotations"] = seed;
+    example
+}
+
 /// One example or more for every rule that an object alone, or a change of it, can break.
 pub fn breaking() -> Vec<Example> {
     [
         basics(),
+        vec![seeded("{}")],
         versions(),
         storage(),
         options(),

@@ -28,6 +28,6 @@ pub use size::{ClusterSize, round_up_size};
 pub use validated::{ValidatedBackup, ValidatedCluster, ValidatedRestore};
 pub use validation::{
     AS_WRITTEN, Judgement, Reason, Violation, Warning, judge, judge_backup, judge_delete,
-    judge_restore, judge_scale, judge_unknown,
+    judge_restore, judge_scale, judge_unknown, same_requests,
 };
 pub use version::{Minor, Version};

@@ -147,6 +147,8 @@ pub struct Answer {
     /// The member list, read on this member right after a linearizable read succeeded on it: what it lists is at least
     /// as new as anything committed before we asked. `None` when the linearizable read failed: no quorum, or a learner.
     pub membership: Option<Vec<ListedMember>>,
+    /// The member list as this member last heard of it; asked only where the linearizable read failed, and at most a hint.
+    pub heard_of: Vec<ListedMember>,
 }
 
 /// A line of etcd's member list.
@@ -168,6 +170,7 @@ pub(crate) async fn ask(endpoint: &Endpoint) -> Result<Answer, EtcdError> {
     let mut answer = read_status(&status).ok_or(EtcdError::NoHeader)?;
     // A learner serves no linearizable reads; without a leader nobody does, and asking would only cost the time-out.
     if answer.learner || answer.leader_id == 0 {
+        answer.heard_of = heard_of(&mut client).await;
         return Ok(answer);
     }
     let linearizable = GetOptions::new().with_keys_only().with_limit(1);
@@ -175,22 +178,11 @@ pub(crate) async fn ask(endpoint: &Endpoint) -> Result<Answer, EtcdError> {
         Ok(_) => {}
         Err(error) => {
             answer.locked_out = error.is_locked_out();
+            answer.heard_of = heard_of(&mut client).await;
             return Ok(answer);
         }
     }
-    let list = within(client.member_list()).await?;
-    answer.membership = Some(
-        list.members()
-            .iter()
-            .map(|member| ListedMember {
-                id: member.id(),
-                name: member.name().to_owned(),
-                started: !member.client_urls().is_empty(),
-                peer_urls: member.peer_urls().to_vec(),
-                learner: member.is_learner(),
-            })
-            .collect(),
-    );
+    answer.membership = Some(members(&mut client).await?);
     if answer
         .alarms
         .iter()
@@ -199,6 +191,24 @@ pub(crate) async fn ask(endpoint: &Endpoint) -> Result<Answer, EtcdError> {
         answer.compacted = is_compacted(&mut client, answer.revision).await;
     }
     Ok(answer)
+}
+
+/// The member list as this member has it.
+async fn members(client: &mut Client) -> Result<Vec<ListedMember>, EtcdError> {
+    let list = within(client.member_list()).await?;
+    let lines = list.members().iter().map(|member| ListedMember {
+        id: member.id(),
+        name: member.name().to_owned(),
+        started: !member.client_urls().is_empty(),
+        peer_urls: member.peer_urls().to_vec(),
+        learner: member.is_learner(),
+    });
+    Ok(lines.collect())
+}
+
+/// The same, where nothing vouches for it; a member that says nothing has heard of nobody.
+async fn heard_of(client: &mut Client) -> Vec<ListedMember> {
+    members(client).await.unwrap_or_default()
 }
 
 fn read_status(status: &StatusResponse) -> Option<Answer> {
@@ -230,6 +240,7 @@ fn read_status(status: &StatusResponse) -> Option<Answer> {
         compacted: None,
         locked_out: false,
         membership: None,
+        heard_of: Vec::new(),
     })
 }
 

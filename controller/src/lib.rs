@@ -7,6 +7,7 @@ pub mod cluster;
 mod etcd;
 mod lease;
 mod metrics;
+mod restore;
 mod run;
 mod turns;
 

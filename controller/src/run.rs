@@ -41,6 +41,7 @@ use crate::{
     },
     lease::{self, Candidate, Leadership, LeaseError},
     metrics::Metrics,
+    restore,
     turns::{self, Failures, Turns},
 };
 
@@ -104,11 +105,27 @@ pub async fn run(args: Args, drain: Drain) -> Result<(), RunError> {
         controller: FIELD_MANAGER.to_owned(),
         instance: Some(candidate.identity.clone()),
     };
+    let restores = join_all(args.scopes().into_iter().map(|scope| {
+        restore::look_after(
+            scoped(&client, scope.as_deref()),
+            restore::Context {
+                client: client.clone(),
+                policy,
+                leadership: leadership.clone(),
+                reporter: reporter.clone(),
+                agent_image: args.agent_image.clone(),
+            },
+            drain.clone(),
+        )
+    }));
     let clusters = join_all(args.scopes().into_iter().map(|scope| {
         look_after(
             client.clone(),
             scope,
-            policy,
+            Settings {
+                policy,
+                agent_image: args.agent_image.clone(),
+            },
             leadership.clone(),
             reporter.clone(),
             metrics.clone(),
@@ -135,7 +152,7 @@ pub async fn run(args: Args, drain: Drain) -> Result<(), RunError> {
     }));
     let outcome = tokio::select! {
         lost = lease::keep(&client, &candidate, &leadership) => Err(lost.into()),
-        _ = futures::future::join(clusters, backups) => Ok(()),
+        _ = futures::future::join3(clusters, backups, restores) => Ok(()),
     };
     if outcome.is_ok() {
         lease::release(&client, &candidate).await;
@@ -178,11 +195,17 @@ where
     )
 }
 
+/// What the operator's owner decided.
+struct Settings {
+    policy: Policy,
+    agent_image: String,
+}
+
 /// One controller over one namespace, or over all.
 async fn look_after(
     client: Client,
     scope: Option<String>,
-    policy: Policy,
+    settings: Settings,
     leadership: Leadership,
     reporter: Reporter,
     metrics: Metrics,
@@ -216,12 +239,13 @@ async fn look_after(
             warnings: Recorder::new(client.clone(), reporter.clone()),
             reporter,
             client,
-            policy,
+            policy: settings.policy,
             stores,
             leadership,
             metrics,
             memory: Memory::default(),
             drops_accepted: AtomicBool::new(false),
+            agent_image: settings.agent_image,
         }),
         clusters: clusters.clone(),
         turns: Turns::default(),

@@ -6,7 +6,7 @@ use etcd_operator_api::v1beta2::{
 };
 use etcd_operator_api::{
     Judgement, Policy, default_backup, default_cluster, default_restore, default_update, judge,
-    judge_backup, judge_delete, judge_restore,
+    judge_backup, judge_delete, judge_restore, same_requests,
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -32,6 +32,10 @@ impl Judged for EtcdCluster {
 
     fn same_spec(&self, other: &Self) -> bool {
         self.spec == other.spec
+    }
+
+    fn same_requests(&self, other: &Self) -> bool {
+        same_requests(self, other)
     }
 
     fn fill_in(&mut self, old: Option<&Self>, policy: &Policy) {

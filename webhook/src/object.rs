@@ -33,6 +33,11 @@ pub trait Judged: Serialize + Sized {
 
     /// Whether both ask for the same, whatever else changed.
     fn same_spec(&self, other: &Self) -> bool;
+    /// Whether both ask for the same beside their spec, by annotation.
+    fn same_requests(&self, _other: &Self) -> bool {
+        true
+    }
+
     /// Fills what is unset; `old` is there on an update.
     fn fill_in(&mut self, old: Option<&Self>, policy: &Policy);
     fn judge(&self, old: Option<&Self>, policy: &Policy) -> Judgement;
@@ -110,7 +115,8 @@ pub fn validate<K: Judged>(
     };
     let old = old::<K>(request);
     let unknown = unknown(&new, old.as_ref());
-    let mut judgement = if old.as_ref().is_some_and(|old| old.same_spec(&new)) {
+    let same = |old: &K| old.same_spec(&new) && old.same_requests(&new);
+    let mut judgement = if old.as_ref().is_some_and(same) {
         Judgement::default()
     } else {
         new.judge(old.as_ref(), policy)

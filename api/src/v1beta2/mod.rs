@@ -12,6 +12,7 @@ mod options;
 mod pod;
 mod restore;
 mod security;
+mod seed;
 mod service;
 mod status;
 mod storage;
@@ -34,10 +35,11 @@ pub use restore::{
 pub use security::{
     ClientTlsSpec, MemberSecrets, PeerTlsSpec, SecuritySpec, StaticTls, TlsMode, TlsPolicy,
 };
+pub use seed::{SEED, Seed, SeedError};
 pub use service::{ClientServiceSpec, ClientServiceType, ServiceSpec};
 pub use status::{
-    BootstrapMember, BootstrapRecord, EtcdClusterStatus, MemberNames, MemberRole, MemberStatus,
-    Phase, Summary, condition,
+    BootstrapMember, BootstrapRecord, EtcdClusterStatus, FormerMembers, MemberNames, MemberRole,
+    MemberStatus, Phase, RECOVER_FROM_SURVIVOR, Summary, SurvivorRecovery, condition,
 };
 pub use storage::{Reclaim, StorageSpec};
 pub use store::{AbsStore, GcsStore, PvcStore, S3Store, StorageType};

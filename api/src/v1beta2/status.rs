@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::Seed;
 use super::accepted::Accepted;
 
 /// Types of the conditions in `status.conditions`.
@@ -30,6 +31,10 @@ pub mod condition {
     /// The last verified backup is not too old.
     pub const BACKUP_HEALTHY: &str = "BackupHealthy";
 }
+
+/// On an EtcdCluster that has lost its quorum for good: it is to go on from the best member left. The value is its cluster ID, as
+/// `status.clusterID` has it.
+pub const RECOVER_FROM_SURVIVOR: &str = "etcd.database.coreos.com/recover-from-survivor";
 
 /// What the operator sees.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -150,6 +155,10 @@ pub struct EtcdClusterStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub accepted: Option<Accepted>,
+
+    /// The recovery from one surviving member, recorded before its first step: it is done once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<SurvivorRecovery>,
 }
 
 /// CoreOS's phases.
@@ -281,6 +290,78 @@ pub struct BootstrapRecord {
     /// The first members.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<BootstrapMember>,
+
+    /// The snapshot they start from; absent where they start empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<Seed>,
+
+    /// Who the members were before a restore in place; their volumes are kept until it has succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<FormerMembers>,
+}
+
+/// The members of a cluster before a restore in place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FormerMembers {
+    /// Their `initial-cluster-token`.
+    pub token: String,
+
+    /// etcd's cluster ID as it was, in hexadecimal.
+    #[serde(rename = "clusterID", default, skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+
+    /// The members whose volumes are kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<String>,
+}
+
+/// The recovery of a cluster that has lost its majority, from one member that is left.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SurvivorRecovery {
+    /// etcd's cluster ID that the request named, in hexadecimal.
+    #[serde(rename = "clusterID")]
+    pub cluster_id: String,
+
+    /// The member that goes on alone.
+    pub survivor: String,
+
+    /// The UID of its claim.
+    #[serde(rename = "claimUID", default, skip_serializing_if = "Option::is_none")]
+    pub claim_uid: Option<String>,
+
+    /// The raft index it had committed when it was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raft_index: Option<i64>,
+
+    /// Members that are left as well and hold less; their volumes are kept until the cluster is whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
+
+    /// When it was chosen.
+    #[serde(
+        default,
+        deserialize_with = "known_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub started: Option<Time>,
+
+    /// When etcd had made it the only member.
+    #[serde(
+        default,
+        deserialize_with = "known_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub alone: Option<Time>,
+
+    /// When the cluster was whole again.
+    #[serde(
+        default,
+        deserialize_with = "known_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub finished: Option<Time>,
 }
 
 /// One of the first members.

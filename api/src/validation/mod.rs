@@ -19,6 +19,7 @@ mod options;
 mod pod;
 mod recovery;
 mod reliance;
+mod requests;
 mod restore;
 mod schedule;
 mod service;
@@ -50,6 +51,7 @@ pub(crate) use backup::{cel as backup_cel_rules, read as read_backup};
 pub(crate) use cel::{CelRule, alpha as alpha_cel_rules, cluster as cluster_cel_rules};
 pub use finding::{Judgement, LONGEST_WARNING, Reason, Violation, Warning};
 pub use name::LONGEST as LONGEST_NAME;
+pub use requests::same_requests;
 pub use restore::judge as judge_restore;
 pub(crate) use restore::{cel as restore_cel_rules, read as read_restore};
 pub(crate) use text::CelMessage;
@@ -57,7 +59,7 @@ pub use unknown::{AS_WRITTEN, judge_unknown};
 
 /// Judges an object that is created (`old` is None) or updated.
 ///
-/// Guarantees: an unchanged spec is never refused, nor an object that is being deleted; what was wrong before and was not
+/// Guarantees: an unchanged spec is never refused (an annotation that asks for what costs data may be), nor an object that is being deleted; what was wrong before and was not
 /// touched is not refused either, so that an older object can be mended step by step. A change of version is judged against
 /// what runs, and going back to what was last acted on is never refused.
 pub fn judge(new: &EtcdCluster, old: Option<&EtcdCluster>, policy: &Policy) -> Judgement {
@@ -69,6 +71,7 @@ pub fn judge(new: &EtcdCluster, old: Option<&EtcdCluster>, policy: &Policy) -> J
     let Some(old) = old else {
         default_cluster(&mut defaulted, policy);
         examine(&defaulted, policy, &mut judgement);
+        requests::check_recovery(new, None, &mut judgement);
         return judgement;
     };
     // The status of an update is the stored one: what a client sends there is not what runs.
@@ -77,6 +80,7 @@ pub fn judge(new: &EtcdCluster, old: Option<&EtcdCluster>, policy: &Policy) -> J
     examine(&defaulted, policy, &mut judgement);
     if new.spec == old.spec {
         judgement.violations.clear();
+        requests::check_recovery(new, Some(old), &mut judgement);
         return judgement;
     }
     let mut before = old.clone();
@@ -87,6 +91,7 @@ pub fn judge(new: &EtcdCluster, old: Option<&EtcdCluster>, policy: &Policy) -> J
         judgement.forgive(&wrong_before);
     }
     change::judge(&defaulted, &before, &mut judgement);
+    requests::check_recovery(new, Some(old), &mut judgement);
     judgement
 }
 
@@ -162,6 +167,7 @@ fn examine(
         status,
     } = cluster;
     name::check(metadata, judgement);
+    requests::check_seed(cluster, judgement);
     let size = size::read(spec.size, judgement);
     let version = version::read(
         spec.version.as_deref().unwrap_or_default(),

@@ -56,11 +56,6 @@ pub fn judge(new: &EtcdRestore, old: Option<&EtcdRestore>, policy: &Policy) -> J
         if begun(old) && is.spec != was.spec {
             judgement.refuse("spec", Reason::RestoreImmutable, IMMUTABLE.0);
         }
-    } else {
-        judgement.warn(
-            "spec",
-            "this release checks EtcdRestores but does not run them yet",
-        );
     }
     judgement
 }

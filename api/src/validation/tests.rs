@@ -94,8 +94,10 @@ fn every_reason_has_an_example() {
         .iter()
         .map(|example| example.reason)
         .collect();
-    // These need more than an object: the owner's policy, a DELETE, an object that was never stored.
+    // These need more than an object: the owner's policy, a DELETE, an object that was never stored, a cluster that runs.
     let elsewhere = [
+        Reason::RecoveryOfAnother,
+        Reason::RecoveryNotNeeded,
         Reason::VersionEndOfLife,
         Reason::DeletionProtected,
         Reason::MetadataIncomplete,

@@ -12,19 +12,23 @@ use etcd_operator_api::{
 };
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::{Api, ResourceExt, api::PostParams, core::response::StatusCause};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, PostParams},
+    core::response::StatusCause,
+};
 use serde_json::json;
 
 use super::{
     Context,
     certificates::{self, CertificateError},
-    children::{self, claim, labels, pod},
+    children::{self, claim, labels, pod, seeding},
     observe,
     observed::{Member, Observed, is_ephemeral},
-    plan::rollout::newcomer_version,
+    plan::{goes_on_alone, rollout::newcomer_version},
     step::{Reason, Step, Why},
 };
-use crate::{FIELD_MANAGER, etcd::EtcdError};
+use crate::{FIELD_MANAGER, agents::BadOrder, etcd::EtcdError};
 use writes::{adjust, create, delete, evict, grow, patch_claim, reclaim, request_backup};
 
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +41,8 @@ pub enum ActError {
     NameTaken { what: String },
     #[error(transparent)]
     Certificate(#[from] CertificateError),
+    #[error(transparent)]
+    Order(#[from] BadOrder),
     #[error("etcd would not {what}")]
     Etcd { what: String, source: EtcdError },
     #[error("no member of the cluster can be reached to {what}")]
@@ -57,7 +63,7 @@ impl ActError {
     /// The condition's reason, the Event's and the metric's label.
     pub(crate) fn reason(&self) -> Reason {
         match self {
-            Self::Api { .. } => Reason::KubernetesError,
+            Self::Api { .. } | Self::Order(_) => Reason::KubernetesError,
             Self::NameTaken { .. } => Reason::NameTaken,
             Self::CannotGrow { .. } => Reason::VolumesCannotGrow,
             Self::Certificate(_) => Reason::CertificateError,
@@ -149,7 +155,11 @@ pub(crate) async fn perform(
     guard(context)?;
     let founding = seen.cluster_id.is_none();
     match step {
-        Step::RecordBootstrap { token, members } => {
+        Step::RecordBootstrap {
+            token,
+            members,
+            seed,
+        } => {
             let members = members
                 .iter()
                 .map(|name| BootstrapMember {
@@ -160,17 +170,27 @@ pub(crate) async fn perform(
             return Ok(Some(BootstrapRecord {
                 token: token.clone(),
                 members,
+                seed: seed.as_deref().cloned(),
+                former: None,
             }));
         }
         Step::RecordClaims { members } => {
-            let token = seen
-                .bootstrap
-                .as_ref()
-                .map(|record| record.token.clone())
-                .unwrap_or_default();
             return Ok(Some(BootstrapRecord {
-                token,
                 members: members.clone(),
+                ..seen.bootstrap.clone().unwrap_or_default()
+            }));
+        }
+        // Both are of the status alone, which is written next.
+        Step::RecordRecovery { recovery } => {
+            if recovery.alone.is_none() && recovery.finished.is_none() {
+                nobody_else_is_left(context, cluster, seen, step).await?;
+            }
+        }
+        Step::ForgetRecovery => {}
+        Step::ReleaseFormer => {
+            return Ok(Some(BootstrapRecord {
+                former: None,
+                ..seen.bootstrap.clone().unwrap_or_default()
             }));
         }
         Step::Prepare { members } => {
@@ -210,12 +230,11 @@ pub(crate) async fn perform(
             certificates::issue(context, cluster, members, seen.now, founding).await?;
         }
         Step::Start { members, .. } => {
-            try_join_all(
-                members
-                    .iter()
-                    .map(|member| create(context, cluster, pod_of(cluster, seen, member))),
-            )
-            .await?;
+            let pods = members
+                .iter()
+                .map(|member| pod_of(context, cluster, seen, member))
+                .collect::<Result<Vec<Pod>, ActError>>()?;
+            try_join_all(pods.into_iter().map(|pod| create(context, cluster, pod))).await?;
         }
         Step::RequestBackup { backup, word } => {
             request_backup(context, cluster, backup, word).await?;
@@ -339,14 +358,58 @@ async fn still_beyond_hope(
     }
 }
 
+/// A recovery gives up whatever is not left, by the word of a cache: the API server itself must know of nobody else.
+async fn nobody_else_is_left(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+    step: &Step,
+) -> Result<(), ActError> {
+    let ours = ListParams::default().labels(&format!("{}={}", labels::CLUSTER, cluster.name));
+    let unread = |source| ActError::Api {
+        what: format!("what is left of {}", cluster.name),
+        source,
+    };
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &cluster.namespace);
+    let claims: Api<PersistentVolumeClaim> =
+        Api::namespaced(context.client.clone(), &cluster.namespace);
+    let (pods, claims) =
+        futures::try_join!(pods.list(&ours), claims.list(&ours)).map_err(unread)?;
+    let pods = pods.items.iter().map(|pod| &pod.metadata);
+    let claims = claims.items.iter().map(|claim| &claim.metadata);
+    let unknown = pods
+        .chain(claims)
+        .filter(|meta| labels::belongs(meta, cluster))
+        .filter_map(|meta| meta.name.as_ref())
+        .any(|name| !seen.members.contains_key(name) && !seen.aside.contains_key(name));
+    if unknown {
+        return Err(ActError::OutOfDate {
+            what: step.to_string(),
+        });
+    }
+    Ok(())
+}
+
 /// A member comes back as the version its claim says: only a deliberate restart moves it to another.
-fn pod_of(cluster: &ValidatedCluster, seen: &Observed, name: &str) -> Pod {
+fn pod_of(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+    name: &str,
+) -> Result<Pod, ActError> {
     let claimed = seen
         .members
         .get(name)
         .and_then(|member| member.claim.as_ref()?.version);
     let version = claimed.unwrap_or_else(|| newcomer_version(cluster, seen));
-    let mut pod = pod::pod(&children::at_version(cluster, version), name);
+    let cluster = &children::at_version(cluster, version);
+    let mut pod = pod::pod(cluster, name);
+    if goes_on_alone(seen, name) {
+        pod::force_new_cluster(&mut pod);
+    }
+    if let Some((record, seed)) = seeding::wanted(seen, name) {
+        seeding::add(&mut pod, &context.agent_image, cluster, name, record, seed)?;
+    }
     // What its Secrets hold now: should they change before it starts, it is only restarted once more.
     if let Some(known) = seen
         .certificates
@@ -356,7 +419,7 @@ fn pod_of(cluster: &ValidatedCluster, seen: &Observed, name: &str) -> Pod {
         pod.annotations_mut()
             .insert(labels::LOADS.to_owned(), known.loads.clone());
     }
-    pod
+    Ok(pod)
 }
 
 /// Writes down, before its pod goes, which version a member is to come back as.

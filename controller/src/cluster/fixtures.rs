@@ -74,6 +74,10 @@ pub(crate) fn nothing() -> Observed {
         cluster_id: None,
         members: BTreeMap::new(),
         quorum: None,
+        aside: BTreeMap::new(),
+        planted: None,
+        recovery_request: None,
+        recovery: None,
         foreign: Vec::new(),
         retained: Vec::new(),
         start_afresh: false,
@@ -112,6 +116,7 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
             does_not_fit: false,
             loads: Some(LOADS.to_owned()),
             restarts: 0,
+            forced: false,
             trouble: None,
         }),
         claim: Some(ClaimFacts {
@@ -146,6 +151,7 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
             compacted: None,
             locked_out: false,
             membership: Some(Vec::new()),
+            heard_of: Vec::new(),
         }),
         unwell_since: None,
         defragmented: None,
@@ -160,7 +166,7 @@ pub(crate) fn formed(cluster: &ValidatedCluster, members: &[&str]) -> Observed {
     seen.cluster_id = Some(CLUSTER_ID);
     seen.bootstrap = Some(BootstrapRecord {
         token: "t".to_owned(),
-        members: Vec::new(),
+        ..BootstrapRecord::default()
     });
     seen.quorum = Some(Quorum {
         cluster_id: CLUSTER_ID,

@@ -1,19 +1,19 @@
 //! The pipeline of an EtcdCluster: observe → plan → act → status.
 
 pub(crate) mod access;
-mod act;
+pub(crate) mod act;
 mod authorities;
 mod cache;
 mod certificates;
 pub mod children;
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 mod held;
 mod keep;
 #[cfg(test)]
 mod kstatus_tests;
 pub(crate) mod memory;
-mod names;
+pub(crate) mod names;
 mod observe;
 pub mod observed;
 pub mod plan;
@@ -54,6 +54,7 @@ use cache::{Cache, Text};
 pub use certificates::CertificateError;
 use etcd_operator_process::one_line;
 use memory::Memory;
+pub(crate) use observe::set_aside;
 use observed::{ClaimFacts, PodFacts};
 use status::Definition;
 use step::{Outlook, Plan, Reason};
@@ -71,6 +72,8 @@ pub(crate) struct Context {
     pub(crate) warnings: Recorder,
     pub(crate) metrics: Metrics,
     pub(crate) memory: Memory,
+    /// Where the agent is: the operator's own image.
+    pub(crate) agent_image: String,
     /// The last status that was written came back without what was accepted.
     pub(crate) drops_accepted: AtomicBool,
 }

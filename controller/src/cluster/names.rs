@@ -1,5 +1,7 @@
 //! Names: members, children, addresses. One place, so that two builders never disagree.
 
+use std::collections::BTreeSet;
+
 use etcd_operator_api::ValidatedCluster;
 use sha2::{Digest, Sha256};
 
@@ -20,6 +22,28 @@ pub(super) fn founders(cluster: &ValidatedCluster) -> Vec<String> {
             names.push(name);
         }
         counter += 1;
+    }
+    names
+}
+
+/// Founders of a further incarnation of the same resource: named after its token, and like nobody who is known.
+pub(crate) fn founders_of(
+    cluster: &ValidatedCluster,
+    token: &str,
+    taken: &BTreeSet<String>,
+) -> Vec<String> {
+    let digest = Sha256::digest(token);
+    let mut counter = digest
+        .iter()
+        .take(8)
+        .fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    let mut names: Vec<String> = Vec::new();
+    while names.len() < cluster.size.members() {
+        let name = member(cluster, counter);
+        if !names.contains(&name) && !taken.contains(&name) {
+            names.push(name);
+        }
+        counter = counter.wrapping_add(1);
     }
     names
 }

@@ -1,7 +1,7 @@
 //! Gathers one `Observed`: the children from the watch caches, the TLS Secrets by name, and then what etcd itself says.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
@@ -9,14 +9,14 @@ use std::{
 use etcd_operator_api::{
     ValidatedCluster, Version,
     quantity::Amount,
-    v1beta2::{EtcdCluster, Summary, condition::AVAILABLE},
+    v1beta2::{EtcdCluster, EtcdClusterStatus, SEED, Seed, Summary, condition::AVAILABLE},
     validated::ClientTls,
 };
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
-        core::v1::{ConfigMap, ContainerStatus, PersistentVolumeClaim, Pod, Service},
+        core::v1::{ConfigMap, ContainerStatus, PersistentVolumeClaim, Pod, PodStatus, Service},
         policy::v1::PodDisruptionBudget,
     },
     apimachinery::pkg::api::resource::Quantity,
@@ -27,7 +27,7 @@ use super::{
     Context,
     cache::{Cache, Child, Kept},
     certificates::{self, CertificateError},
-    children::{labels, services::CLIENT_PORT, starts},
+    children::{labels, pod::is_forced, seeding, services::CLIENT_PORT, starts},
     memory::Secrets,
     names,
     observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum},
@@ -58,12 +58,16 @@ pub(crate) async fn observe(
     for pod in ours(&context.stores.pods, cluster) {
         members.entry(pod.name.clone()).or_default().pod = Some(pod.facts.clone());
     }
+    let status = object.status.clone().unwrap_or_default();
+    let kept = set_aside(&status);
+    let (aside, mut members): (BTreeMap<_, _>, BTreeMap<_, _>) = members
+        .into_iter()
+        .partition(|(name, _)| kept.contains(name));
     let starts = ours(&context.stores.config_maps, cluster)
         .find(|map| map.name == cluster.name)
         .and_then(|map| map.facts.read())
         .map(|map| starts::read(&map))
         .unwrap_or_default();
-    let status = object.status.clone().unwrap_or_default();
     let founders = status
         .bootstrap
         .iter()
@@ -119,6 +123,13 @@ pub(crate) async fn observe(
         bootstrap: status.bootstrap,
         members,
         quorum,
+        aside,
+        planted: object.annotations().get(SEED).map(|text| Seed::read(text)),
+        recovery_request: object
+            .annotations()
+            .get(labels::RECOVER_FROM_SURVIVOR)
+            .cloned(),
+        recovery: status.recovery,
         foreign: foreign(context, cluster),
         retained: retained(context, cluster),
         start_afresh: object.annotations().contains_key(labels::START_AFRESH),
@@ -133,6 +144,21 @@ pub(crate) async fn observe(
         secrets,
         from_memory,
     })
+}
+
+/// Members that are no part of the cluster for now, although their claims are kept.
+pub(crate) fn set_aside(status: &EtcdClusterStatus) -> BTreeSet<String> {
+    let former = status
+        .bootstrap
+        .iter()
+        .filter_map(|record| record.former.as_ref())
+        .flat_map(|former| &former.members);
+    let others = status
+        .recovery
+        .iter()
+        .filter(|recovery| recovery.finished.is_none())
+        .flat_map(|recovery| &recovery.others);
+    former.chain(others).cloned().collect()
 }
 
 /// Whether a quorum serves, by its own word; nothing else is looked at.
@@ -377,13 +403,14 @@ pub(crate) fn pod_facts(pod: &Pod) -> PodFacts {
             .and_then(|condition| condition.last_transition_time.as_ref())
             .map_or(created, |time| time.0),
         terminating: pod.metadata.deletion_timestamp.is_some(),
-        starting: container.is_some_and(|container| {
-            container.started == Some(false)
-                && container
-                    .state
-                    .as_ref()
-                    .is_some_and(|state| state.running.is_some())
-        }),
+        starting: is_initializing(&status)
+            || container.is_some_and(|container| {
+                container.started == Some(false)
+                    && container
+                        .state
+                        .as_ref()
+                        .is_some_and(|state| state.running.is_some())
+            }),
         finished: matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")),
         version: pod
             .labels()
@@ -404,9 +431,22 @@ pub(crate) fn pod_facts(pod: &Pod) -> PodFacts {
         loads: annotations
             .and_then(|annotations| annotations.get(labels::LOADS))
             .cloned(),
+        forced: is_forced(pod),
         restarts: container.map_or(0, |container| container.restart_count),
-        trouble: container.and_then(waiting).or_else(|| unschedulable(pod)),
+        trouble: container
+            .and_then(waiting)
+            .or_else(|| seeding::trouble(pod))
+            .or_else(|| unschedulable(pod)),
     }
+}
+
+/// Its volume is being filled, which takes as long as it takes.
+fn is_initializing(status: &PodStatus) -> bool {
+    let mut first = status.init_container_statuses.iter().flatten();
+    first.any(|container| {
+        let state = container.state.as_ref();
+        state.is_some_and(|state| state.running.is_some())
+    })
 }
 
 /// `CrashLoopBackOff: back-off …`, `ImagePullBackOff: …`; the normal stages of a start are no trouble.

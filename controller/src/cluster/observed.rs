@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::{
-    Minor, Running, ValidatedCluster, Version, v1beta2::BootstrapRecord, validated::Storage,
+    Minor, Running, ValidatedCluster, Version,
+    v1beta2::{BootstrapRecord, Seed, SeedError, SurvivorRecovery},
+    validated::Storage,
 };
 use jiff::Timestamp;
 
@@ -27,6 +29,14 @@ pub struct Observed {
     pub members: BTreeMap<String, Member>,
     /// What a quorum says; absent when none answered.
     pub quorum: Option<Quorum>,
+    /// Members that a restore or a recovery has set aside: no pod of theirs runs, and their claims are kept untouched.
+    pub aside: BTreeMap<String, Member>,
+    /// The snapshot that the resource was made to start from, as its annotation has it.
+    pub planted: Option<Result<Seed, SeedError>>,
+    /// Somebody asks for a recovery from the best survivor, of the cluster of this ID.
+    pub recovery_request: Option<String>,
+    /// The durable record of such a recovery.
+    pub recovery: Option<SurvivorRecovery>,
     /// Names of children that are taken by objects which are not this cluster's.
     pub foreign: Vec<String>,
     /// Claims that a former cluster of this name was told to leave behind.
@@ -145,6 +155,8 @@ pub struct PodFacts {
     /// Fingerprint of the authorities it was started with; absent where it says nothing.
     pub loads: Option<String>,
     pub restarts: i32,
+    /// It was started to go on as the only member, whatever others there were.
+    pub forced: bool,
     /// Why it is not running, in Kubernetes' words: `CrashLoopBackOff: …`, `Unschedulable: …`.
     pub trouble: Option<String>,
 }

@@ -128,6 +128,11 @@ pub(crate) fn status(
             Some(Step::Compact { .. }) => Some(Time(seen.now)),
             _ => seen.compacted.map(Time),
         },
+        recovery: match &plan.step {
+            Some(Step::RecordRecovery { recovery }) => Some((**recovery).clone()),
+            Some(Step::ForgetRecovery) => None,
+            _ => before.recovery,
+        },
         log_readable_by: log_readable_by(seen, plan).map(|minor| minor.to_string()),
         bootstrap: before.bootstrap,
         accepted: Some(cluster.accepted.clone()),

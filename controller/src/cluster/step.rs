@@ -2,7 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-use etcd_operator_api::{Minor, v1beta2::BootstrapMember};
+use etcd_operator_api::{
+    Minor,
+    v1beta2::{BootstrapMember, Seed, SurvivorRecovery},
+};
 
 use super::observed::{AuthorityFacts, Stage};
 use crate::etcd::AlarmKind;
@@ -11,9 +14,20 @@ use crate::etcd::AlarmKind;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Write down who the founders are, before anything of them exists.
-    RecordBootstrap { token: String, members: Vec<String> },
+    RecordBootstrap {
+        token: String,
+        members: Vec<String>,
+        /// The snapshot they start from, where they do not start empty.
+        seed: Option<Box<Seed>>,
+    },
     /// Write down which claim each founder has: a founder is started on that claim and on no other.
     RecordClaims { members: Vec<BootstrapMember> },
+    /// Write down how far the recovery from one survivor has come, before the next part of it is done.
+    RecordRecovery { recovery: Box<SurvivorRecovery> },
+    /// The recovery is long over and nobody asks for it any more: another may be asked for.
+    ForgetRecovery,
+    /// The cluster is whole: those it was set aside for are members like any other that etcd does not list.
+    ReleaseFormer,
     /// Make claims and TLS Secrets for these members.
     Prepare { members: Vec<String> },
     /// Issue these members' certificates anew; etcd picks them up at the next handshake.
@@ -88,6 +102,9 @@ pub enum Why {
     Configuration,
     Corrupt,
     Authority,
+    SetAside,
+    ToGoOnAlone,
+    NoLongerAlone,
 }
 
 impl Why {
@@ -106,6 +123,9 @@ impl Why {
             Self::Configuration => "its configuration has changed",
             Self::Authority => "its certificate authorities have changed",
             Self::Corrupt => "its data differ from the others'",
+            Self::SetAside => "it is set aside, and its volume is kept",
+            Self::ToGoOnAlone => "it is to go on as the only member",
+            Self::NoLongerAlone => "it is the only member now, and others may join",
         }
     }
 }
@@ -116,6 +136,9 @@ impl Step {
         match self {
             Self::RecordBootstrap { .. } => "BootstrapRecorded",
             Self::RecordClaims { .. } => "ClaimsRecorded",
+            Self::RecordRecovery { .. } => "RecoveryRecorded",
+            Self::ForgetRecovery => "RecoveryForgotten",
+            Self::ReleaseFormer => "FormerReleased",
             Self::Prepare { .. } => "MemberPrepared",
             Self::Renew { .. } => "CertificatesRenewed",
             Self::RotateAuthorities { .. } => "AuthoritiesRotated",
@@ -149,8 +172,13 @@ impl Step {
         };
         let of_cluster = |note: String| vec![Telling { member: None, note }];
         match self {
-            Self::RecordBootstrap { .. } | Self::RecordClaims { .. } | Self::Prepare { .. } => {
-                Vec::new()
+            Self::RecordBootstrap { .. }
+            | Self::RecordClaims { .. }
+            | Self::ForgetRecovery
+            | Self::ReleaseFormer
+            | Self::Prepare { .. } => Vec::new(),
+            Self::RecordRecovery { recovery } => {
+                vec![about(&recovery.survivor, recovery_words(recovery))]
             }
             Self::Renew { members } => members
                 .iter()
@@ -222,6 +250,18 @@ impl Step {
     }
 }
 
+/// How far a recovery has come, in words.
+fn recovery_words(recovery: &SurvivorRecovery) -> String {
+    let name = &recovery.survivor;
+    if recovery.finished.is_some() {
+        format!("the recovery from {name} is over")
+    } else if recovery.alone.is_some() {
+        format!("{name} is the only member now")
+    } else {
+        format!("recover the cluster from {name}, the best that is left")
+    }
+}
+
 /// What comes after a stage, in words.
 fn next_stage(stage: Stage) -> &'static str {
     match stage {
@@ -245,6 +285,9 @@ impl fmt::Display for Step {
             Self::RecordBootstrap { members, .. } => {
                 write!(f, "record the founders {}", members.join(", "))
             }
+            Self::RecordRecovery { recovery } => f.write_str(&recovery_words(recovery)),
+            Self::ForgetRecovery => write!(f, "forget the recovery that is over"),
+            Self::ReleaseFormer => write!(f, "let the volumes of former members go"),
             Self::RecordClaims { members } => {
                 let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
                 write!(f, "record the claims of {}", names.join(", "))
@@ -349,7 +392,11 @@ reasons! {
     Paused,
     MembersMissing,
     QuorumLost,
+    RecoveringFromSurvivor,
+    SurvivorLost,
+    SettingAside,
     FounderLost,
+    SeedInvalid,
     AuthEnabled,
     DataCorrupt,
     NoSpace,

@@ -16,6 +16,7 @@ mod pause;
 mod processes;
 mod release;
 mod rest;
+mod restore;
 mod seen;
 
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         database::free_space_is_given_back_one_member_at_a_time_beside_a_ready_cluster,
         encryption::new_authorities_take_over_under_load_and_no_write_is_lost,
         encryption::client_tls_lets_in_who_has_the_client_secret_and_nobody_else,
+        restore::a_majority_lost_for_good_is_told_of_and_the_survivor_brings_the_data_back,
         pause::a_paused_cluster_does_nothing_until_it_may_and_an_autoscaler_gets_an_odd_size,
         again::retained_claims_outlive_the_resource_and_a_namesake_asks_before_it_leaves_them_alone,
         again::a_resource_made_anew_under_the_same_name_starts_afresh,

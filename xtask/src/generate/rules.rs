@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use anyhow::Context as _;
 use etcd_operator_api::examples::{self, Example};
+use etcd_operator_api::v1beta2::RECOVER_FROM_SURVIVOR;
 use etcd_operator_api::{EndOfLife, Judgement, Policy, judge, judge_delete};
 use serde_json::{Value as Json, json};
 
@@ -31,7 +32,7 @@ pub(super) fn page() -> anyhow::Result<String> {
                 .with_context(|| format!("{kind}: {}", example.what))?;
             let by_itself = match (example.by_api_server, kind) {
                 (true, _) => "refused",
-                (false, "EtcdCluster") => "held by the controller",
+                (false, "EtcdCluster" | "EtcdRestore") => "held by the controller",
                 // No controller of this release runs these kinds.
                 (false, _) => "stored, and nothing is done with it",
             };
@@ -65,6 +66,38 @@ pub(super) fn page() -> anyhow::Result<String> {
         "kubectl delete etcdcluster example",
         &judge_delete(&kept),
         "deleted",
+    )?;
+    let request = |id: &str, available: &str| -> anyhow::Result<Judgement> {
+        let mut runs = examples::cluster(json!({}));
+        runs["status"] = json!({
+            "clusterID": "6a1b2c3d4e5f6071",
+            "bootstrap": {"token": "example"},
+            "conditions": [{
+                "type": "Available", "status": available, "reason": "QuorumServes", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+        let mut asked = runs.clone();
+        asked["metadata"]["annotations"] = json!({RECOVER_FROM_SURVIVOR: id});
+        let (asked, runs) = (
+            serde_json::from_value(asked)?,
+            serde_json::from_value(runs)?,
+        );
+        Ok(judge(&asked, Some(&runs), &policy))
+    };
+    row(
+        &mut page,
+        "a recovery that is meant for another cluster",
+        "kubectl annotate etcdcluster example etcd.database.coreos.com/recover-from-survivor=1234",
+        &request("1234", "False")?,
+        "held by the controller",
+    )?;
+    row(
+        &mut page,
+        "a recovery while a quorum serves",
+        "kubectl annotate etcdcluster example etcd.database.coreos.com/recover-from-survivor=6a1b2c3d4e5f6071",
+        &request("6a1b2c3d4e5f6071", "True")?,
+        "ignored by the controller while the quorum serves",
     )?;
     Ok(page)
 }
@@ -100,6 +133,10 @@ fn shown(example: &Example) -> String {
     let name = &example.new["metadata"]["name"];
     if name != "example" {
         return format!("metadata: {{\"name\":{name}}}");
+    }
+    let annotations = &example.new["metadata"]["annotations"];
+    if !annotations.is_null() {
+        return format!("metadata: {{\"annotations\":{annotations}}}");
     }
     let spec = |object: &Json| sorted(object["spec"].clone()).to_string();
     match &example.old {
@@ -140,7 +177,7 @@ mod tests {
     fn every_example_has_a_row_with_the_words_of_the_judge() {
         let page = page().unwrap();
         let rows = page.lines().filter(|line| line.starts_with("| `")).count();
-        assert_eq!(rows, examples::breaking().len() + 2);
+        assert_eq!(rows, examples::breaking().len() + 4);
         assert!(page.contains(
             "| `SizeNotAllowed` | an even size: `` spec: {\"size\":4} `` | `` spec.size: must be odd: 4 members"
         ));

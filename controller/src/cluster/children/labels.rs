@@ -33,6 +33,9 @@ pub const ROTATE_CA: &str = "etcd.database.coreos.com/rotate-ca";
 /// On an EtcdCluster: it is to start empty although a former one of its name has left claims behind.
 pub const START_AFRESH: &str = "etcd.database.coreos.com/start-afresh";
 
+/// On an EtcdCluster that has lost its quorum for good: it is to go on from the best member left. The value is its cluster ID.
+pub const RECOVER_FROM_SURVIVOR: &str = etcd_operator_api::v1beta2::RECOVER_FROM_SURVIVOR;
+
 /// What Services, the budget and the scale subresource select members by.
 pub(crate) fn selector(cluster: &ValidatedCluster) -> Labels {
     Labels::from([
@@ -78,16 +81,21 @@ pub(crate) fn metadata(
 
 /// Owned by this very resource; a retained claim has no owner and says whose it is by annotation.
 pub(crate) fn belongs(child: &ObjectMeta, cluster: &ValidatedCluster) -> bool {
+    is_of(child, &cluster.uid)
+}
+
+/// The same, by the UID of the resource.
+pub(crate) fn is_of(child: &ObjectMeta, uid: &str) -> bool {
     let owned = child
         .owner_references
         .iter()
         .flatten()
-        .any(|owner| owner.uid == cluster.uid);
+        .any(|owner| owner.uid == uid);
     let said = child
         .annotations
         .as_ref()
         .and_then(|annotations| annotations.get(CLUSTER_UID));
-    owned || said == Some(&cluster.uid)
+    owned || said.is_some_and(|said| said == uid)
 }
 
 pub(crate) fn owner(cluster: &ValidatedCluster) -> OwnerReference {

@@ -5,6 +5,7 @@ pub mod claim;
 mod flags;
 pub mod labels;
 pub mod pod;
+pub mod seeding;
 pub mod services;
 pub mod starts;
 pub mod tls;

@@ -68,6 +68,25 @@ pub(crate) fn pod(cluster: &ValidatedCluster, member: &str) -> Pod {
     }
 }
 
+/// etcd strikes everybody else from its list when it starts. In the pod, so that it goes with it.
+pub(crate) const FORCE_NEW_CLUSTER: &str = "--force-new-cluster=true";
+
+/// Lets the member go on as the only one.
+pub(crate) fn force_new_cluster(pod: &mut Pod) {
+    let containers = pod.spec.iter_mut().flat_map(|spec| &mut spec.containers);
+    for container in containers.filter(|container| container.name == "etcd") {
+        let arguments = container.args.get_or_insert_default();
+        arguments.push(FORCE_NEW_CLUSTER.to_owned());
+    }
+}
+
+/// Whether it was made so.
+pub(crate) fn is_forced(pod: &Pod) -> bool {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut arguments = containers.flat_map(|container| container.args.iter().flatten());
+    arguments.any(|argument| argument == FORCE_NEW_CLUSTER)
+}
+
 fn container(cluster: &ValidatedCluster, member: &str) -> Container {
     let mounts = [tls::peer(cluster, member), tls::server(cluster, member)];
     let mut volume_mounts = vec![VolumeMount {

@@ -32,8 +32,21 @@ pub(crate) fn desired(cluster: &ValidatedCluster, seen: &Observed) -> BTreeMap<S
         .flat_map(|record| &record.members)
         .map(|founder| founder.name.clone())
         .collect();
-    let founding = Start::Bootstrap {
-        initial_cluster: names::initial_cluster(cluster, &founders),
+    let seeded = seen
+        .bootstrap
+        .as_ref()
+        .is_some_and(|record| record.seed.is_some());
+    let resume = |name: &String| Start::Resume {
+        initial_cluster: names::initial_cluster(cluster, [name]),
+    };
+    // A founder that starts from a snapshot must find it: an empty one would be taken for a restored one by the others.
+    let founding = |name: &String| {
+        if seeded {
+            return resume(name);
+        }
+        Start::Bootstrap {
+            initial_cluster: names::initial_cluster(cluster, &founders),
+        }
     };
     if seen.quorum.is_none() {
         // Nobody can say who has started: what is written stays as it is. Before the first quorum, founders found.
@@ -46,13 +59,12 @@ pub(crate) fn desired(cluster: &ValidatedCluster, seen: &Observed) -> BTreeMap<S
                 .filter(|(_, member)| member.claim.is_some())
                 .map(|(name, _)| name)
             {
-                starts.entry(name.clone()).or_insert_with(|| Start::Resume {
-                    initial_cluster: names::initial_cluster(cluster, [name]),
-                });
+                starts.entry(name.clone()).or_insert_with(|| resume(name));
             }
         } else {
-            for founder in founders {
-                starts.entry(founder).or_insert_with(|| founding.clone());
+            for founder in &founders {
+                let start = founding(founder);
+                starts.entry(founder.clone()).or_insert(start);
             }
         }
         return starts;
@@ -69,11 +81,9 @@ pub(crate) fn desired(cluster: &ValidatedCluster, seen: &Observed) -> BTreeMap<S
         .iter()
         .filter_map(|(name, member)| {
             let start = if member.listed.as_ref()?.started {
-                Start::Resume {
-                    initial_cluster: names::initial_cluster(cluster, [name]),
-                }
+                resume(name)
             } else if unchanged {
-                founding.clone()
+                founding(name)
             } else {
                 Start::Join {
                     initial_cluster: names::initial_cluster(cluster, listed.iter().copied()),

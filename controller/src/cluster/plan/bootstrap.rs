@@ -31,15 +31,39 @@ pub(super) fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
                 ),
             );
         }
+        let seed = match &seen.planted {
+            None => None,
+            Some(Ok(seed)) => Some(Box::new(seed.clone())),
+            // It was meant to start from something: then it does not start empty.
+            Some(Err(error)) => {
+                return Plan::stalled(
+                    Reason::SeedInvalid,
+                    format!(
+                        "the annotation {} {error}: nothing is started. Delete this resource, and make it again with an EtcdRestore, or \
+                         without the annotation to start empty",
+                        etcd_operator_api::v1beta2::SEED
+                    ),
+                );
+            }
+        };
         let members = names::founders(cluster);
         return creating(
             Step::RecordBootstrap {
                 token: names::token(cluster),
                 members: members.clone(),
+                seed,
             },
             format!("creating {} members", members.len()),
         );
     };
+    if seen.planted.is_some() && record.seed.is_none() {
+        // A definition of an older release drops what it does not know: without its seed the cluster would start empty.
+        return Plan::stalled(
+            Reason::SeedInvalid,
+            "the cluster is to start from a snapshot, and its record does not say so: nothing is started. Bring the \
+             CustomResourceDefinitions to this release, delete this resource, and restore again",
+        );
+    }
     let size = record.members.len();
     if let Some(lost) = lost_founder(cluster, seen, record) {
         return Plan::stalled(

@@ -4,6 +4,7 @@
 //! membership before change of configuration, so that nothing voluntary starts on a cluster that is not whole.
 
 mod alarms;
+mod aside;
 mod before_risk;
 mod bootstrap;
 mod certificates;
@@ -22,6 +23,7 @@ pub(crate) mod rollout;
 mod simulation;
 mod size;
 mod storage;
+mod survivor;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +33,8 @@ use super::{
     observed::Observed,
     step::{Activity, Outlook, Plan, Reason},
 };
+
+pub(crate) use survivor::goes_on_alone;
 
 /// Decides the next step for one cluster.
 pub fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
@@ -59,9 +63,15 @@ fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
     if let Some(plan) = storage::follow_reclaim(cluster, seen) {
         return plan;
     }
+    if let Some(plan) = aside::stop(seen) {
+        return plan;
+    }
     let Some(cluster_id) = seen.cluster_id else {
         return names_taken(seen).unwrap_or_else(|| bootstrap::plan(cluster, seen));
     };
+    if let Some(plan) = survivor::go_on(seen) {
+        return plan;
+    }
     let Some(quorum) = &seen.quorum else {
         return restart::without_quorum(cluster, seen);
     };
@@ -95,6 +105,8 @@ fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
         storage::grow,
         storage::wait_until_grown,
         size::cannot_grow_alone,
+        survivor::finish,
+        aside::release,
         maintenance::defragment,
     ];
     rules

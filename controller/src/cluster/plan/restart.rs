@@ -2,7 +2,7 @@
 
 use etcd_operator_api::ValidatedCluster;
 
-use super::{bootstrap::prepared, rollout, storage};
+use super::{bootstrap::prepared, rollout, storage, survivor};
 use crate::cluster::{
     observed::{ClaimFacts, Member, Observed, is_ephemeral},
     step::{Activity, Plan, Reason, Step, Why},
@@ -45,6 +45,12 @@ pub(super) fn without_quorum(cluster: &ValidatedCluster, seen: &Observed) -> Pla
              needs a client certificate whose common name is `root`: with security.clientTLS.mode Auto it makes its own, \
              with a Secret the certificate in it must be such a one; or `etcdctl auth disable`",
         );
+    }
+    if let Some(plan) = survivor::asked_for(cluster, seen) {
+        return plan;
+    }
+    if let Some(words) = survivor::Left::of(cluster, seen).words(cluster, seen) {
+        return Plan::stalled(Reason::QuorumLost, words);
     }
     let answering = seen
         .members

@@ -66,6 +66,7 @@ fn founders_get_claims_then_the_claims_are_written_down_then_all_start_at_once()
                 claim_uid: None,
             })
             .collect(),
+        ..BootstrapRecord::default()
     });
     seen.certificates = Some(Certificates::default());
     assert_eq!(
@@ -122,6 +123,7 @@ fn a_founder_is_never_started_on_a_claim_other_than_the_recorded_one() {
                 claim_uid: Some(format!("claim-{name}")),
             })
             .collect(),
+        ..BootstrapRecord::default()
     });
     for name in &founders {
         let claim = Some(ClaimFacts {

@@ -264,6 +264,10 @@ impl World {
             cluster_id: cache.cluster_id,
             members,
             quorum,
+            aside: BTreeMap::new(),
+            planted: None,
+            recovery_request: None,
+            recovery: None,
             foreign: Vec::new(),
             retained: Vec::new(),
             start_afresh: false,
@@ -298,6 +302,7 @@ impl World {
             does_not_fit: false,
             loads: Some(fixtures::LOADS.to_owned()),
             restarts: 0,
+            forced: false,
             trouble: None,
         }
     }
@@ -351,6 +356,7 @@ impl World {
             compacted: full.map(|full| full.compacted),
             locked_out: false,
             membership: (quorum && !listed.learner).then(Vec::new),
+            heard_of: Vec::new(),
         }
     }
 

@@ -115,7 +115,7 @@ impl World {
         }
         match plan.step.clone() {
             None => {}
-            Some(Step::RecordBootstrap { token, members }) => {
+            Some(Step::RecordBootstrap { token, members, .. }) => {
                 let members = members
                     .into_iter()
                     .map(|name| BootstrapMember {
@@ -123,12 +123,17 @@ impl World {
                         claim_uid: None,
                     })
                     .collect();
-                return Ok(Some(BootstrapRecord { token, members }));
+                return Ok(Some(BootstrapRecord {
+                    token,
+                    members,
+                    ..BootstrapRecord::default()
+                }));
             }
             Some(Step::RecordClaims { members }) => {
                 return Ok(Some(BootstrapRecord {
                     token: "t".to_owned(),
                     members,
+                    ..BootstrapRecord::default()
                 }));
             }
             Some(Step::Prepare { members }) => {
