@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::endpoint::{Endpoint, Step};
 use crate::metrics::Metrics;
-use crate::object::Judged;
+use crate::object::Asked;
 use crate::review::{self, AdmissionRequest, Operation, ReviewError, Subject, Verdict};
 use crate::server::{Answer, Handler, TurnedAway};
 use crate::surroundings::{self, Seen, Surroundings};
@@ -78,26 +78,70 @@ impl Admission {
         started: Instant,
     ) -> Result<Vec<u8>, ReviewError> {
         let request = AdmissionRequest::parse(body)?;
-        let mut verdict = match step {
+        let creates = request.operation == Operation::Create;
+        let verdict = match step {
             Step::MutateCluster => object::mutate::<EtcdCluster>(&request, &self.policy)?,
-            Step::ValidateCluster => object::validate::<EtcdCluster>(&request, &self.policy)?,
             Step::MutateBackup => object::mutate::<EtcdBackup>(&request, &self.policy)?,
-            Step::ValidateBackup => object::validate::<EtcdBackup>(&request, &self.policy)?,
             Step::MutateRestore => object::mutate::<EtcdRestore>(&request, &self.policy)?,
-            Step::ValidateRestore => object::validate::<EtcdRestore>(&request, &self.policy)?,
             Step::MutateScale => scale::mutate(&request, &self.autoscalers)?,
             Step::ValidateScale => scale::validate(&request)?,
-        };
-        if let Some(around) = self.surroundings.as_deref() {
-            verdict = look_around(step, &request, verdict, around).await;
+            Step::ValidateCluster => {
+                let (verdict, asked) = object::validate::<EtcdCluster>(&request, &self.policy)?;
+                match self.worth_a_look(&verdict, asked) {
+                    Some((Asked { new, old }, around)) => {
+                        let now = Timestamp::now();
+                        seen(
+                            verdict,
+                            surroundings::look(&new, old.as_ref(), around, now).await,
+                        )
+                    }
+                    None => verdict,
+                }
+            }
+            Step::ValidateBackup => {
+                let (verdict, asked) = object::validate::<EtcdBackup>(&request, &self.policy)?;
+                match self.worth_a_look(&verdict, asked) {
+                    Some((Asked { new, .. }, around)) if creates => {
+                        let now = Timestamp::now();
+                        seen(
+                            verdict,
+                            surroundings::look_for_backup(&new, around, now).await,
+                        )
+                    }
+                    _ => verdict,
+                }
+            }
+            Step::ValidateRestore => {
+                let (verdict, asked) = object::validate::<EtcdRestore>(&request, &self.policy)?;
+                match self.worth_a_look(&verdict, asked) {
+                    Some((Asked { new, .. }, around)) if creates => {
+                        let now = Timestamp::now();
+                        seen(
+                            verdict,
+                            surroundings::look_for_restore(&new, around, now).await,
+                        )
+                    }
+                    _ => verdict,
+                }
+            }
         }
-        let verdict = verdict.bounded();
+        .bounded();
         self.record(Endpoint::Admit(step), &request, &verdict, started);
         let subject = Subject {
             kind: &request.kind,
             name: request.name.as_deref().unwrap_or_default(),
         };
         Ok(review::answer(&request.uid, &subject, &verdict)?)
+    }
+
+    /// Where to look around, for what is sound in itself: a refusal needs no further reads.
+    fn worth_a_look<K>(
+        &self,
+        verdict: &Verdict,
+        asked: Option<Asked<K>>,
+    ) -> Option<(Asked<K>, &dyn Surroundings)> {
+        let sound = matches!(verdict, Verdict::Allowed { .. });
+        asked.filter(|_| sound).zip(self.surroundings.as_deref())
     }
 
     fn record(
@@ -164,18 +208,12 @@ impl Admission {
     }
 }
 
-/// What a validating step sees beyond the object. Only for what is sound in itself: a refusal needs no further reads.
-async fn look_around(
-    step: Step,
-    request: &AdmissionRequest<'_>,
-    verdict: Verdict,
-    around: &dyn Surroundings,
-) -> Verdict {
+/// The same verdict with what was seen beyond the object.
+fn seen(verdict: Verdict, seen: Seen) -> Verdict {
     let (patch, mut warnings) = match verdict {
         Verdict::Allowed { patch, warnings } => (patch, warnings),
         refused @ Verdict::Refused { .. } => return refused,
     };
-    let seen = seen_around(step, request, around).await.unwrap_or_default();
     warnings.extend(seen.warnings);
     if seen.refusals.is_empty() {
         Verdict::Allowed { patch, warnings }
@@ -185,34 +223,6 @@ async fn look_around(
             warnings,
         }
     }
-}
-
-async fn seen_around(
-    step: Step,
-    request: &AdmissionRequest<'_>,
-    around: &dyn Surroundings,
-) -> Option<Seen> {
-    let now = Timestamp::now();
-    Some(match (step, request.operation) {
-        (Step::ValidateCluster, Operation::Create | Operation::Update) => {
-            let cluster = object::object_of::<EtcdCluster>(request)?;
-            let old = object::old_of::<EtcdCluster>(request);
-            // A finalizer, a label: nothing that is looked for can have changed.
-            if old.as_ref().is_some_and(|old| old.same_spec(&cluster)) {
-                return None;
-            }
-            surroundings::look(&cluster, old.as_ref(), around, now).await
-        }
-        (Step::ValidateBackup, Operation::Create) => {
-            let backup = object::object_of::<EtcdBackup>(request)?;
-            surroundings::look_for_backup(&backup, around, now).await
-        }
-        (Step::ValidateRestore, Operation::Create) => {
-            let restore = object::object_of::<EtcdRestore>(request)?;
-            surroundings::look_for_restore(&restore, around, now).await
-        }
-        _ => return None,
-    })
 }
 
 /// Which fields a patch touches; their values are nobody's business in a log.

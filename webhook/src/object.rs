@@ -84,45 +84,56 @@ pub fn mutate<K: Judged>(
     })
 }
 
-/// Judges what is about to be stored, or deleted.
+/// What was judged, for those who have more to say of it: reading it is most of an admission's work, and done once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked<K> {
+    pub new: K,
+    /// What an update would replace, where our types can read it.
+    pub old: Option<K>,
+}
+
+/// Judges what is about to be stored, or deleted. Where it would be stored with another spec, also returns what was asked for.
 pub fn validate<K: Judged>(
     request: &AdmissionRequest<'_>,
     policy: &Policy,
-) -> Result<Verdict, ReviewError> {
+) -> Result<(Verdict, Option<Asked<K>>), ReviewError> {
     expect::<K>(request)?;
     if request.operation == Operation::Delete {
-        return Ok(validate_delete::<K>(request));
+        return Ok((validate_delete::<K>(request), None));
     }
     let Some(object) = request.object else {
-        return Ok(Verdict::allowed());
+        return Ok((Verdict::allowed(), None));
     };
     let new: K = match decode::<K>(object) {
         // Whatever is wrong with it, its finalizer must be removable.
-        Ok(new) if new.is_being_deleted() => return Ok(Verdict::allowed()),
+        Ok(new) if new.is_being_deleted() => return Ok((Verdict::allowed(), None)),
         Ok(new) => new,
-        Err(_) if is_being_deleted(object) => return Ok(Verdict::allowed()),
+        Err(_) if is_being_deleted(object) => return Ok((Verdict::allowed(), None)),
         // It passed the schema and is still not what our types hold. Stored, it would be unreadable to the controller as well.
         Err(error) => {
-            return Ok(Verdict::Refused {
+            let refused = Verdict::Refused {
                 refusals: vec![Refusal {
                     field: String::new(),
                     reason: "Undecodable".into(),
                     message: format!("must be readable as an {} of {VERSION}: {error}", K::KIND),
                 }],
                 warnings: Vec::new(),
-            });
+            };
+            return Ok((refused, None));
         }
     };
     let old = old::<K>(request);
     let unknown = unknown(&new, old.as_ref());
+    // A finalizer, a label: nothing that is judged or looked for can have changed.
     let same = |old: &K| old.same_spec(&new) && old.same_requests(&new);
-    let mut judgement = if old.as_ref().is_some_and(same) {
-        Judgement::default()
-    } else {
-        new.judge(old.as_ref(), policy)
-    };
+    if old.as_ref().is_some_and(same) {
+        let mut judgement = Judgement::default();
+        judgement.warnings.extend(unknown);
+        return Ok((verdict(judgement), None));
+    }
+    let mut judgement = new.judge(old.as_ref(), policy);
     judgement.warnings.extend(unknown);
-    Ok(verdict(judgement))
+    Ok((verdict(judgement), Some(Asked { new, old })))
 }
 
 /// Fields of the manifest that the API server has dropped. Told when the manifest is new: whoever writes a label later has not
@@ -147,16 +158,6 @@ fn validate_delete<K: Judged>(request: &AdmissionRequest<'_>) -> Verdict {
         // Unreadable is no reason to keep it.
         Some(Err(_)) | None => Verdict::allowed(),
     }
-}
-
-/// The object a request would store, where our types can read it.
-pub fn object_of<K: Judged>(request: &AdmissionRequest<'_>) -> Option<K> {
-    request.object.and_then(|object| decode(object).ok())
-}
-
-/// What an update would replace, where our types can read it.
-pub fn old_of<K: Judged>(request: &AdmissionRequest<'_>) -> Option<K> {
-    old(request)
 }
 
 fn expect<K: Judged>(request: &AdmissionRequest<'_>) -> Result<(), ReviewError> {

@@ -180,5 +180,9 @@ fn whatever_becomes_of_a_review_it_is_answered_and_leaves_no_memory_behind() {
         "{bodies} bodies in {seconds} s, {answered} of them still reviews; peak memory {early} KiB after a tenth, {late} KiB at the end"
     );
     assert!(answered > 0 && answered < bodies);
-    assert!(late - early <= GROWTH, "{early} KiB grew to {late} KiB");
+    // The kernel counts pages loosely: the most there ever was may be told as less later.
+    assert!(
+        late.saturating_sub(early) <= GROWTH,
+        "{early} KiB grew to {late} KiB"
+    );
 }

@@ -35,7 +35,7 @@ pub struct Accepted {
         deserialize_with = "known_or_none",
         skip_serializing_if = "Option::is_none"
     )]
-    pub persistent_volume_claim_spec: Option<PersistentVolumeClaimSpec>,
+    pub persistent_volume_claim_spec: Option<Box<PersistentVolumeClaimSpec>>,
 
     /// How members talk to each other.
     #[serde(

@@ -17,7 +17,7 @@ pub(super) fn facts(spec: &EtcdClusterSpec) -> Accepted {
         ephemeral: storage
             .and_then(|storage| storage.ephemeral)
             .filter(|ephemeral| *ephemeral),
-        persistent_volume_claim_spec: claim::without_size(spec),
+        persistent_volume_claim_spec: claim::without_size(spec).map(Box::new),
         peer_tls: modes.map(|(peer, _)| peer),
         client_tls: modes.map(|(_, client)| client),
     }
@@ -26,7 +26,8 @@ pub(super) fn facts(spec: &EtcdClusterSpec) -> Accepted {
 /// Judges the change from `old` to `new`, both with their defaults and with the stored status. What slipped past every guard may be put
 /// back: refused is only what neither the old spec nor what was acted on allows.
 pub(super) fn judge(new: &EtcdCluster, old: &EtcdCluster, judgement: &mut Judgement) {
-    let mut refused = since(new, &facts(&old.spec));
+    let asked = facts(&new.spec);
+    let mut refused = since(new, &asked, &facts(&old.spec));
     if let Some(accepted) = accepted(old)
         && !refused.is_empty()
     {
@@ -34,7 +35,10 @@ pub(super) fn judge(new: &EtcdCluster, old: &EtcdCluster, judgement: &mut Judgem
             let same = |known: &Violation| known.field == one.field && known.reason == one.reason;
             refused.iter().any(same)
         };
-        refused = since(new, accepted).into_iter().filter(touched).collect();
+        refused = since(new, &asked, accepted)
+            .into_iter()
+            .filter(touched)
+            .collect();
     }
     judgement.violations.extend(refused);
     if runs(old) {
@@ -59,18 +63,21 @@ pub(super) fn judge(new: &EtcdCluster, old: &EtcdCluster, judgement: &mut Judgem
 /// of etcd.
 pub(super) fn judge_since_accepted(cluster: &EtcdCluster, judgement: &mut Judgement) {
     if let Some(accepted) = accepted(cluster) {
-        judgement.violations.extend(since(cluster, accepted));
+        let asked = facts(&cluster.spec);
+        judgement
+            .violations
+            .extend(since(cluster, &asked, accepted));
     }
 }
 
-fn since(new: &EtcdCluster, old: &Accepted) -> Vec<Violation> {
+/// `asked` are the facts of `new`.
+fn since(new: &EtcdCluster, asked: &Accepted, old: &Accepted) -> Vec<Violation> {
     let mut judgement = Judgement::default();
-    let facts = facts(&new.spec);
     let status = new.status.as_ref();
     let claimed = status.and_then(|status| status.volume_size.as_ref());
-    storage::check_change(&facts, old, claimed, &mut judgement);
+    storage::check_change(asked, old, claimed, &mut judgement);
     if runs(new) {
-        tls::check_change(&facts, old, new.spec.tls.is_some(), &mut judgement);
+        tls::check_change(asked, old, new.spec.tls.is_some(), &mut judgement);
     }
     judgement.violations
 }

@@ -221,6 +221,9 @@ pub(super) fn warn_of_another_secret(
     old: &EtcdClusterSpec,
     judgement: &mut Judgement,
 ) {
+    if new.security == old.security && new.tls == old.tls {
+        return;
+    }
     let peer = |spec| read(spec, &mut Judgement::default()).map(|(peer, _)| peer);
     if let (Some(PeerTls::Secret(new)), Some(PeerTls::Secret(old))) = (peer(new), peer(old))
         && new != old
