@@ -283,16 +283,22 @@ pub(crate) fn newcomer_version(cluster: &ValidatedCluster, seen: &Observed) -> V
     }
 }
 
-/// Whether a member that is not running may come back as the spec's version: never below what the others hold.
+/// Whether a member that is not running may come back as the spec's version: never below what the others hold, and never a minor
+/// above what it was. For that its data must have followed to where it is and its log be readable, and it cannot be asked. Before
+/// the cluster first answered there is little to follow.
 pub(super) fn may_start_as(cluster: &ValidatedCluster, seen: &Observed, pod: &PodFacts) -> bool {
     let answering = seen
         .members
         .values()
         .filter_map(|member| member.answer.as_ref()?.version.parse().ok());
     let versions = answering.chain(pod.version);
-    let legal = Running::among(versions).is_none_or(|running| {
-        judge_step(running, cluster.version).is_ok_and(|step| step != VersionStep::MinorDown)
-    });
+    let young = seen.cluster_id.is_none() && cluster.version.abilities().reads_old_requests;
+    let legal =
+        Running::among(versions).is_none_or(|running| match judge_step(running, cluster.version) {
+            Ok(VersionStep::MinorUp) => young,
+            Ok(VersionStep::MinorDown) | Err(_) => false,
+            Ok(_) => true,
+        });
     legal && log_is_readable(cluster, seen)
 }
 

@@ -573,6 +573,22 @@ fn putting_the_spec_right_frees_a_pod_that_could_not_start() {
 }
 
 #[test]
+fn a_member_that_does_not_run_is_taken_to_another_patch_but_to_no_other_minor() {
+    let before = cluster(json!({"size": 1, "version": "3.6.10"}));
+    let mut seen = formed(&before, &["c-a"]);
+    seen.quorum = None;
+    let stuck = member(&mut seen, "c-a");
+    stuck.answer = None;
+    stuck.listed = None;
+    stuck.pod.as_mut().unwrap().ready = false;
+    for (version, restarted) in [("3.6.16", true), ("3.7.3", false), ("3.5.35", false)] {
+        let after = cluster(json!({"size": 1, "version": version}));
+        let planned = plans(&after, &seen);
+        assert_eq!(planned.starts_with("restart c-a"), restarted, "{planned}");
+    }
+}
+
+#[test]
 fn a_half_done_upgrade_is_taken_back_without_a_downgrade() {
     let old = cluster(json!({"version": "3.5.35"}));
     let new = cluster(json!({"version": "3.6.16"}));
