@@ -112,6 +112,7 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
             does_not_fit: false,
             loads: Some(LOADS.to_owned()),
             restarts: 0,
+            awaits: None,
             trouble: None,
         }),
         claim: Some(ClaimFacts {

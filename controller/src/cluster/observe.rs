@@ -30,7 +30,7 @@ use super::{
     children::{labels, services::CLIENT_PORT, starts},
     memory::Secrets,
     names,
-    observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum},
+    observed::{Awaits, ClaimFacts, Listed, Member, Observed, PodFacts, Quorum},
     reliance,
 };
 use crate::etcd::{self, Answer, Endpoint};
@@ -405,8 +405,27 @@ pub(crate) fn pod_facts(pod: &Pod) -> PodFacts {
             .and_then(|annotations| annotations.get(labels::LOADS))
             .cloned(),
         restarts: container.map_or(0, |container| container.restart_count),
+        awaits: annotations
+            .filter(|annotations| annotations.contains_key(labels::NEWCOMER))
+            .and_then(|_| awaits(container)),
         trouble: container.and_then(waiting).or_else(|| unschedulable(pod)),
     }
+}
+
+/// What a pod whose etcd has never been started waits for. The kubelet asks how to start it last of all.
+fn awaits(container: Option<&ContainerStatus>) -> Option<Awaits> {
+    let Some(container) = container else {
+        return Some(Awaits::Place);
+    };
+    let ended = container.last_state.as_ref();
+    if container.restart_count > 0 || ended.is_some_and(|ended| ended.terminated.is_some()) {
+        return None;
+    }
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    Some(match waiting.reason.as_deref() {
+        Some("CreateContainerConfigError") => Awaits::Word,
+        _ => Awaits::Place,
+    })
 }
 
 /// `CrashLoopBackOff: back-off …`, `ImagePullBackOff: …`; the normal stages of a start are no trouble.

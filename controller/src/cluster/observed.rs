@@ -13,7 +13,8 @@ use crate::etcd::{Alarm, AlarmKind, Answer};
 /// One look at a cluster: its durable records, its children, and what etcd itself says.
 ///
 /// The children are read before etcd is asked. A child of a member that etcd does not list therefore belongs to a member
-/// that has been removed, never to one that is about to be added: additions reach etcd first.
+/// that has been removed, never to one that is about to be added: additions reach etcd first. The one exception says so itself: a
+/// pod that `awaits`, whose etcd has never been started.
 #[derive(Clone, Debug)]
 pub struct Observed {
     pub now: Timestamp,
@@ -145,8 +146,19 @@ pub struct PodFacts {
     /// Fingerprint of the authorities it was started with; absent where it says nothing.
     pub loads: Option<String>,
     pub restarts: i32,
+    /// What it waits for, where it was made before its member was added and its etcd has not been started since.
+    pub awaits: Option<Awaits>,
     /// Why it is not running, in Kubernetes' words: `CrashLoopBackOff: …`, `Unschedulable: …`.
     pub trouble: Option<String>,
+}
+
+/// What the pod of a member that is yet to be added waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    /// A node, its volumes, its image.
+    Place,
+    /// Only how to start, which it is told when it is added.
+    Word,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -72,7 +72,6 @@ fn run(size: i32, line: Line, script: &[Event]) -> Result<(), TestCaseError> {
     let left_to_a_person = match &outlook {
         Some(Outlook::Stalled { reason, .. }) => match reason {
             Reason::FounderLost => world.founder_lost,
-            Reason::NeedsLearners => line == WITHOUT_LEARNERS,
             _ => false,
         },
         _ => false,
