@@ -252,6 +252,15 @@ pub fn next_step_up(version: Version) -> Option<Version> {
     versions::release(version.minor().next()).map(versions::Release::newest)
 }
 
+/// The versions between this one and the first whose line is still patched, that one included: how far it is to a supported one.
+pub fn way_to_supported(version: Version) -> Vec<Version> {
+    std::iter::successors(Some(version), |version| {
+        next_step_up(*version).filter(|_| is_end_of_life(*version))
+    })
+    .skip(1)
+    .collect()
+}
+
 /// Whether etcd's maintainers still patch the line; an unknown line is not theirs to speak of.
 pub fn is_end_of_life(version: Version) -> bool {
     versions::release(version.minor()).is_some_and(|release| release.state == State::EndOfLife)
@@ -337,6 +346,23 @@ mod tests {
             "3.7.3",
             "while members run 3.6.12 and 3.6.16",
         );
+    }
+
+    #[test]
+    fn an_end_of_life_version_is_so_many_legal_steps_from_a_supported_one() {
+        let way = |from: &str| way_to_supported(from.parse().unwrap());
+        for release in versions::releases() {
+            let mut runs = release.newest();
+            for next in way(&runs.to_string()) {
+                assert_eq!(judge_step(Running::one(runs), next), Ok(MinorUp));
+                runs = next;
+            }
+            assert!(!is_end_of_life(runs), "{runs}");
+        }
+        let words: Vec<String> = way("3.1.10").iter().map(ToString::to_string).collect();
+        assert_eq!(words, ["3.2.32", "3.3.27", "3.4.45", "3.5.35"]);
+        assert_eq!(way("3.5.35"), []);
+        assert_eq!(way("3.9.0"), []);
     }
 
     #[test]

@@ -90,6 +90,10 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_version: Option<String>,
 
+    /// The versions to go through, one after the other, until one runs that etcd's maintainers still patch; absent where one does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub upgrade_path: Vec<String>,
+
     /// etcd's cluster ID, in hexadecimal as etcdctl prints it.
     #[serde(rename = "clusterID", default, skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,

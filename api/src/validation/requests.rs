@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn rejects_a_recovery_of_another_cluster_or_with_a_quorum() {
-        for (new, old, reason, words) in vec![
+        for (new, old, reason, words) in [
             (
                 asked("c2"),
                 Some(runs("False")),

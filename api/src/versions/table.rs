@@ -63,6 +63,9 @@ pub struct Abilities {
     pub applied_index: bool,
     /// `/livez` and `/readyz` are served; otherwise only `/health`.
     pub livez_readyz: bool,
+    /// Asking `/health` is a read. Before, it is a request of the old store: it goes into the log, and 3.6 ends at once if it
+    /// finds it there.
+    pub health_is_read: bool,
     /// `--listen-metrics-urls` exists, so that probes need no client certificate.
     pub listen_metrics_urls: bool,
     /// The Downgrade API can take a running cluster one minor down.
@@ -198,6 +201,7 @@ impl Version {
             applied_index: from(3, 4, 0),
             // Ported back to 3.4.29; 3.5 has them from 3.5.11.
             livez_readyz: from(3, 5, 11) || (from(3, 4, 29) && !from(3, 5, 0)),
+            health_is_read: from(3, 5, 0),
             listen_metrics_urls: from(3, 3, 0),
             downgrade: from(3, 6, 0),
             etcdutl: from(3, 5, 0),

@@ -3,6 +3,7 @@
 //! Every write that takes something away names exactly what it means (a UID, a member ID), so that acting on an old look
 //! at the cluster fails instead of hitting something newer.
 
+mod alone;
 mod asks;
 mod writes;
 
@@ -238,6 +239,13 @@ pub(crate) async fn perform(
         }
         Step::RequestBackup { backup, word } => {
             request_backup(context, cluster, backup, word).await?;
+        }
+        Step::Await { name } => alone::make_a_place(context, cluster, seen, name).await?,
+        Step::GiveWord { name, pod_uid } => {
+            alone::give_the_word(context, cluster, name, pod_uid).await?;
+        }
+        Step::AddVoter { name } if seen.voter_count() == 1 => {
+            Box::pin(alone::add(context, cluster, seen, name, step)).await?;
         }
         Step::AddLearner { .. }
         | Step::AddVoter { .. }

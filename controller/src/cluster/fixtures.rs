@@ -117,6 +117,7 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
             loads: Some(LOADS.to_owned()),
             restarts: 0,
             forced: false,
+            awaits: None,
             trouble: None,
         }),
         claim: Some(ClaimFacts {

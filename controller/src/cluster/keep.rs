@@ -1,7 +1,7 @@
 //! Keeps the children with fixed names as they should be: the Services, the budget, and the ConfigMap that tells members how to
 //! start. Writes only what differs, and only what is this cluster's.
 
-use std::fmt::Debug;
+use std::{collections::BTreeMap, fmt::Debug};
 
 use etcd_operator_api::ValidatedCluster;
 use kube::{
@@ -16,7 +16,7 @@ use super::{
     act::{ActError, guard},
     cache::{Cache, Text},
     children::{budget, services, starts},
-    observed::Observed,
+    observed::{Observed, Start},
 };
 use crate::FIELD_MANAGER;
 
@@ -30,9 +30,21 @@ pub(crate) async fn starts(
     if wanted.is_empty() {
         return Ok(());
     }
-    let differ = wanted != seen.starts;
-    let map = starts::config_map(cluster, &wanted);
-    keep(context, cluster, &context.stores.config_maps, map, differ).await
+    if wanted == seen.starts {
+        let map = starts::config_map(cluster, &wanted);
+        return keep(context, cluster, &context.stores.config_maps, map, false).await;
+    }
+    write_starts(context, cluster, &wanted).await
+}
+
+/// Writes it as told.
+pub(crate) async fn write_starts(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    wanted: &BTreeMap<String, Start>,
+) -> Result<(), ActError> {
+    let map = starts::config_map(cluster, wanted);
+    keep(context, cluster, &context.stores.config_maps, map, true).await
 }
 
 /// Keeps the Services and the budget as they should be. Writes only what differs.

@@ -30,7 +30,7 @@ use super::{
     children::{labels, pod::is_forced, seeding, services::CLIENT_PORT, starts},
     memory::Secrets,
     names,
-    observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum},
+    observed::{Awaits, ClaimFacts, Listed, Member, Observed, PodFacts, Quorum},
     reliance,
 };
 use crate::etcd::{self, Answer, Endpoint};
@@ -433,6 +433,9 @@ pub(crate) fn pod_facts(pod: &Pod) -> PodFacts {
             .cloned(),
         forced: is_forced(pod),
         restarts: container.map_or(0, |container| container.restart_count),
+        awaits: annotations
+            .filter(|annotations| annotations.contains_key(labels::NEWCOMER))
+            .and_then(|_| awaits(container)),
         trouble: container
             .and_then(waiting)
             .or_else(|| seeding::trouble(pod))
@@ -446,6 +449,22 @@ fn is_initializing(status: &PodStatus) -> bool {
     first.any(|container| {
         let state = container.state.as_ref();
         state.is_some_and(|state| state.running.is_some())
+    })
+}
+
+/// What a pod whose etcd has never been started waits for. The kubelet asks how to start it last of all.
+fn awaits(container: Option<&ContainerStatus>) -> Option<Awaits> {
+    let Some(container) = container else {
+        return Some(Awaits::Place);
+    };
+    let ended = container.last_state.as_ref();
+    if container.restart_count > 0 || ended.is_some_and(|ended| ended.terminated.is_some()) {
+        return None;
+    }
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    Some(match waiting.reason.as_deref() {
+        Some("CreateContainerConfigError") => Awaits::Word,
+        _ => Awaits::Place,
     })
 }
 

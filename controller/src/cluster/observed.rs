@@ -15,7 +15,8 @@ use crate::etcd::{Alarm, AlarmKind, Answer};
 /// One look at a cluster: its durable records, its children, and what etcd itself says.
 ///
 /// The children are read before etcd is asked. A child of a member that etcd does not list therefore belongs to a member
-/// that has been removed, never to one that is about to be added: additions reach etcd first.
+/// that has been removed, never to one that is about to be added: additions reach etcd first. The one exception says so itself: a
+/// pod that `awaits`, whose etcd has never been started.
 #[derive(Clone, Debug)]
 pub struct Observed {
     pub now: Timestamp,
@@ -157,8 +158,19 @@ pub struct PodFacts {
     pub restarts: i32,
     /// It was started to go on as the only member, whatever others there were.
     pub forced: bool,
+    /// What it waits for, where it was made before its member was added and its etcd has not been started since.
+    pub awaits: Option<Awaits>,
     /// Why it is not running, in Kubernetes' words: `CrashLoopBackOff: …`, `Unschedulable: …`.
     pub trouble: Option<String>,
+}
+
+/// What the pod of a member that is yet to be added waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    /// A node, its volumes, its image.
+    Place,
+    /// Only how to start, which it is told when it is added.
+    Word,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

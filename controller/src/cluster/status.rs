@@ -2,6 +2,7 @@
 
 use etcd_operator_api::{
     Minor, ValidatedCluster, Version,
+    policy::way_to_supported,
     quantity::display_bytes,
     v1beta2::{
         EtcdCluster, EtcdClusterStatus, MemberNames, MemberRole, MemberStatus, Phase, Summary,
@@ -92,6 +93,10 @@ pub(crate) fn status(
         target_version: running
             .filter(|running| *running != cluster.version)
             .map(|_| cluster.version.to_string()),
+        upgrade_path: running.map_or(before.upgrade_path, |version| {
+            let way = way_to_supported(version);
+            way.iter().map(ToString::to_string).collect()
+        }),
         cluster_id,
         leader: seen.leader().cloned(),
         service_name: Some(names::client_service(cluster)),

@@ -36,6 +36,10 @@ pub enum Step {
     RotateAuthorities { authorities: Vec<AuthorityFacts> },
     /// Create the pods of these members. Nothing is taken away, so it may be many at once.
     Start { members: Vec<String>, why: Why },
+    /// Create the pod of a member that is yet to be added: it waits in its place for the word to start.
+    Await { name: String },
+    /// Tell the kubelet that such a pod may start now.
+    GiveWord { name: String, pod_uid: String },
     /// Add a member to etcd as a learner.
     AddLearner { name: String },
     /// Add a member to an etcd that knows no learners: it counts as a voter at once.
@@ -143,6 +147,8 @@ impl Step {
             Self::Renew { .. } => "CertificatesRenewed",
             Self::RotateAuthorities { .. } => "AuthoritiesRotated",
             Self::Start { .. } => "MemberStarted",
+            Self::Await { .. } => "MemberAwaited",
+            Self::GiveWord { .. } => "MemberMayStart",
             Self::AddLearner { .. } => "LearnerAdded",
             Self::AddVoter { .. } => "MemberAdded",
             Self::Promote { .. } => "LearnerPromoted",
@@ -176,9 +182,16 @@ impl Step {
             | Self::RecordClaims { .. }
             | Self::ForgetRecovery
             | Self::ReleaseFormer
-            | Self::Prepare { .. } => Vec::new(),
+            | Self::Prepare { .. }
+            | Self::GiveWord { .. } => Vec::new(),
             Self::RecordRecovery { recovery } => {
                 vec![about(&recovery.survivor, recovery_words(recovery))]
+            }
+            Self::Await { name } => {
+                vec![about(
+                    name,
+                    format!("made a place for {name}, before it is added"),
+                )]
             }
             Self::Renew { members } => members
                 .iter()
@@ -306,6 +319,8 @@ impl fmt::Display for Step {
             Self::Start { members, why } => {
                 write!(f, "start {}: {}", members.join(", "), why.words())
             }
+            Self::Await { name } => write!(f, "make a place for {name}"),
+            Self::GiveWord { name, .. } => write!(f, "let {name} start"),
             Self::AddLearner { name } => write!(f, "add {name} as a learner"),
             Self::AddVoter { name } => write!(f, "add {name} as a voter"),
             Self::Promote { name, .. } => write!(f, "promote {name} to a voter"),
@@ -408,7 +423,6 @@ reasons! {
     LearnerCatchingUp,
     ScalingUp,
     ScalingDown,
-    NeedsLearners,
     RollingVersion,
     RollingConfiguration,
     Downgrading,

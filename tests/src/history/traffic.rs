@@ -29,6 +29,7 @@ pub struct Traffic {
     door: Door,
     stop: watch::Sender<bool>,
     acknowledged: Arc<AtomicU64>,
+    gap: Arc<AtomicU64>,
     writer: JoinHandle<Written>,
     reader: JoinHandle<Vec<Read>>,
     followed: Followed,
@@ -78,10 +79,12 @@ impl Traffic {
         let (stop, stopped) = watch::channel(false);
         let clock = Arc::new(AtomicU64::new(1));
         let acknowledged = Arc::new(AtomicU64::new(0));
+        let gap = Arc::new(AtomicU64::new(0));
         let writer = Writer {
             connection: Connection::open(&door).await?,
             clock: Arc::clone(&clock),
             acknowledged: Arc::clone(&acknowledged),
+            gap: Arc::clone(&gap),
             writes: Vec::new(),
         };
         let reader = tokio::spawn(keep_reading(
@@ -96,6 +99,7 @@ impl Traffic {
             door,
             stop,
             acknowledged,
+            gap,
             writer,
             reader,
             followed,
@@ -112,6 +116,11 @@ impl Traffic {
             Ok((self.acknowledged.load(Ordering::SeqCst) >= before + 10).then_some(()))
         })
         .await
+    }
+
+    /// The longest time without an acknowledged write since this was last asked, up to the last one there was.
+    pub fn gap_since_asked(&self) -> Duration {
+        Duration::from_millis(self.gap.swap(0, Ordering::SeqCst))
     }
 
     /// Ends the traffic; an error is a broken promise of the store, or traffic that proves nothing.
@@ -186,6 +195,8 @@ struct Writer {
     connection: Connection,
     clock: Arc<AtomicU64>,
     acknowledged: Arc<AtomicU64>,
+    /// In milliseconds.
+    gap: Arc<AtomicU64>,
     writes: Vec<Write>,
 }
 
@@ -208,7 +219,10 @@ impl Writer {
             base = match outcome {
                 Outcome::Acknowledged { revision, .. } => {
                     self.acknowledged.fetch_add(1, Ordering::SeqCst);
-                    longest_gap = longest_gap.max(last.elapsed());
+                    let gap = last.elapsed();
+                    longest_gap = longest_gap.max(gap);
+                    let milliseconds = u64::try_from(gap.as_millis()).unwrap_or(u64::MAX);
+                    self.gap.fetch_max(milliseconds, Ordering::SeqCst);
                     last = Instant::now();
                     Some(revision)
                 }

@@ -11,6 +11,7 @@ mod interruptions;
 mod life;
 mod members;
 mod nodes;
+mod old;
 mod order;
 mod pause;
 mod processes;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     )
     .with(scenarios![
         // The longest first: the others run beside them.
+        old::a_cluster_climbs_from_3_1_to_3_7_and_loses_no_write,
         change::upgrades_from_3_5_to_3_7_and_back_to_3_6_lose_no_write,
         change::growing_to_seven_and_back_to_one_loses_no_write,
         data::full_disks_stop_writes_honestly_and_room_brings_them_back,
@@ -55,6 +57,8 @@ fn main() -> ExitCode {
         life::a_key_written_through_the_client_service_is_read_by_every_member,
         life::deleting_the_resource_removes_all_that_belonged_to_it,
         life::a_single_member_and_five_members_become_ready,
+        old::coreos_manifests_run_as_they_stand,
+        old::one_member_of_3_2_becomes_three_and_one_again,
         members::a_deleted_pod_comes_back_on_its_claim,
         members::killing_every_pod_loses_nothing,
         rest::at_rest_nothing_is_written,

@@ -115,10 +115,10 @@ pub(crate) fn run(filter: &[String]) -> Count {
     count
 }
 
-/// `3.5.35=/folder/etcd,…`, one of each minor and one that still refuses to add a member while another is down: what the
+/// `3.5.35=/folder/etcd,…`, one of each minor that knows learners and one that still refuses to add a member while another is down: what the
 /// controller's model of etcd is compared with.
 fn real_etcd() -> Result<String> {
-    let versions = ["3.5.35", "3.6.10", "3.6.16", "3.7.3"];
+    let versions = ["3.4.31", "3.5.35", "3.6.10", "3.6.16", "3.7.3"];
     let wanted = versions.map(|version| Program::Etcd(version.to_owned()));
     let programs = programs::ensure(&Cache::open()?, &wanted)?;
     let pairs: Result<Vec<String>> = versions

@@ -27,6 +27,8 @@ pub const CONFIG: &str = "etcd.database.coreos.com/config";
 pub const IN_PLACE: &str = "etcd.database.coreos.com/in-place";
 /// Fingerprint of the certificate authorities a pod was started with.
 pub const LOADS: &str = "etcd.database.coreos.com/authorities";
+/// On a pod that was made before its member was added to etcd. The value changes when the member is, for the kubelet to look again.
+pub const NEWCOMER: &str = "etcd.database.coreos.com/newcomer";
 /// On an EtcdCluster: a new value asks for new certificate authorities now.
 pub const ROTATE_CA: &str = "etcd.database.coreos.com/rotate-ca";
 

@@ -5,6 +5,7 @@ pub mod claim;
 mod flags;
 pub mod labels;
 pub mod pod;
+mod probes;
 pub mod seeding;
 pub mod services;
 pub mod starts;

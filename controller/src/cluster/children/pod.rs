@@ -6,16 +6,16 @@ use etcd_operator_api::{ValidatedCluster, validated::Storage};
 use k8s_openapi::{
     api::core::v1::{
         Affinity, Capabilities, ConfigMapKeySelector, Container, ContainerPort,
-        EmptyDirVolumeSource, EnvVar, EnvVarSource, HTTPGetAction,
-        PersistentVolumeClaimVolumeSource, Pod, PodAffinityTerm, PodAntiAffinity,
-        PodSecurityContext, PodSpec, Probe, SeccompProfile, SecretVolumeSource, SecurityContext,
-        TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
+        EmptyDirVolumeSource, EnvVar, EnvVarSource, PersistentVolumeClaimVolumeSource, Pod,
+        PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec, SeccompProfile,
+        SecretVolumeSource, SecurityContext, TopologySpreadConstraint, Volume, VolumeMount,
     },
-    apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
 use super::{
     InPlace, fingerprint, flags, labels,
+    probes::Probes,
     services::{CLIENT_PORT, METRICS_PORT, PEER_PORT},
     starts, tls,
 };
@@ -258,66 +258,5 @@ fn members(cluster: &ValidatedCluster) -> LabelSelector {
                 .collect::<BTreeMap<_, _>>(),
         ),
         ..LabelSelector::default()
-    }
-}
-
-struct Probes {
-    startup: Probe,
-    liveness: Probe,
-    readiness: Probe,
-}
-
-impl Probes {
-    /// Liveness asks the member alone (a serializable read), never the quorum: killing a member because *others* are gone
-    /// makes things worse. The startup probe gives a member with a large database an hour to open it.
-    fn of(cluster: &ValidatedCluster) -> Self {
-        let abilities = cluster.version.abilities();
-        let ask = |path: &str| -> Probe {
-            if abilities.listen_metrics_urls {
-                Probe {
-                    http_get: Some(HTTPGetAction {
-                        path: Some(path.to_owned()),
-                        port: IntOrString::Int(METRICS_PORT),
-                        scheme: Some("HTTP".to_owned()),
-                        ..HTTPGetAction::default()
-                    }),
-                    ..Probe::default()
-                }
-            } else {
-                Probe {
-                    tcp_socket: Some(TCPSocketAction {
-                        port: IntOrString::Int(CLIENT_PORT),
-                        host: None,
-                    }),
-                    ..Probe::default()
-                }
-            }
-        };
-        // Before they had /livez and /readyz, members had /health, which needs a quorum: good for readiness only.
-        let (alive, ready) = if abilities.livez_readyz {
-            ("/livez", "/readyz")
-        } else {
-            ("/metrics", "/health")
-        };
-        Self {
-            startup: Probe {
-                period_seconds: Some(1),
-                timeout_seconds: Some(5),
-                failure_threshold: Some(3600),
-                ..ask(alive)
-            },
-            liveness: Probe {
-                period_seconds: Some(10),
-                timeout_seconds: Some(15),
-                failure_threshold: Some(6),
-                ..ask(alive)
-            },
-            readiness: Probe {
-                period_seconds: Some(5),
-                timeout_seconds: Some(5),
-                failure_threshold: Some(3),
-                ..ask(ready)
-            },
-        }
     }
 }

@@ -155,12 +155,17 @@ fn claim_uid(seen: &Observed, name: &str) -> Option<String> {
 
 /// A member's claim, TLS Secrets and start entry are there.
 pub(super) fn prepared(cluster: &ValidatedCluster, seen: &Observed, name: &str) -> bool {
+    equipped(cluster, seen, name) && seen.starts.contains_key(name)
+}
+
+/// A member's claim and TLS Secrets are there.
+pub(super) fn equipped(cluster: &ValidatedCluster, seen: &Observed, name: &str) -> bool {
     let claimed = is_ephemeral(cluster)
         || seen
             .members
             .get(name)
             .is_some_and(|member| member.claim.is_some());
-    claimed && seen.certified(name) && seen.starts.contains_key(name)
+    claimed && seen.certified(name)
 }
 
 fn lost_founder<'a>(

@@ -7,7 +7,7 @@ use etcd_operator_api::ValidatedCluster;
 use jiff::SignedDuration;
 
 use super::{
-    gate,
+    alone, gate,
     restart::{data_lost, troubles},
 };
 use crate::cluster::{
@@ -24,7 +24,7 @@ const ENOUGH: u64 = 10;
 const LARGE_DATABASE: Duration = Duration::from_hours(1);
 
 /// Pods and claims of members that etcd no longer lists: the pod first, then the claim.
-pub(super) fn clear_away(_: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
+pub(super) fn clear_away(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
     if seen
         .quorum
         .as_ref()
@@ -37,6 +37,7 @@ pub(super) fn clear_away(_: &ValidatedCluster, seen: &Observed) -> Option<Plan> 
         .members
         .iter()
         .filter(|(_, member)| member.listed.is_none())
+        .filter(|(name, _)| !alone::is_awaited(cluster, seen, name))
         .find_map(|(name, member)| match (&member.pod, &member.claim) {
             (Some(pod), _) if !pod.terminating => Some(Step::DeletePod {
                 name: name.clone(),

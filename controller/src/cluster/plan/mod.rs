@@ -4,6 +4,7 @@
 //! membership before change of configuration, so that nothing voluntary starts on a cluster that is not whole.
 
 mod alarms;
+mod alone;
 mod aside;
 mod before_risk;
 mod bootstrap;
@@ -104,7 +105,6 @@ fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
         // A class that cannot grow must not keep anything else from happening.
         storage::grow,
         storage::wait_until_grown,
-        size::cannot_grow_alone,
         survivor::finish,
         aside::release,
         maintenance::defragment,

@@ -2,7 +2,7 @@
 
 use etcd_operator_api::ValidatedCluster;
 
-use super::{bootstrap::prepared, rollout, storage, survivor};
+use super::{alone, bootstrap::prepared, rollout, storage, survivor};
 use crate::cluster::{
     observed::{ClaimFacts, Member, Observed, is_ephemeral},
     step::{Activity, Plan, Reason, Step, Why},
@@ -33,6 +33,7 @@ pub(super) fn without_quorum(cluster: &ValidatedCluster, seen: &Observed) -> Pla
         );
     }
     if let Some(plan) = finished_pod(seen)
+        .or_else(|| alone::give_the_word(seen))
         .or_else(|| stuck_on_an_old_spec(cluster, seen))
         .or_else(|| storage::room_for_the_unwell(cluster, seen))
     {
@@ -61,12 +62,14 @@ pub(super) fn without_quorum(cluster: &ValidatedCluster, seen: &Observed) -> Pla
         "no quorum: {answering} of {total} members answer{}",
         troubles(seen)
     );
-    let starting = |member: &Member| {
+    // One that goes will come back, and a leader that could not hand over is missed until the others have elected another.
+    let under_way = |member: &Member| {
         member.pod.as_ref().is_some_and(|pod| {
-            !pod.ready && seen.now.duration_since(pod.since) < jiff::SignedDuration::from_mins(2)
+            let lately = seen.now.duration_since(pod.since) < jiff::SignedDuration::from_mins(2);
+            pod.terminating || (!pod.ready && lately)
         })
     };
-    if seen.members.values().any(starting) {
+    if seen.members.values().any(under_way) {
         Plan::waiting(Activity::Recovering, Reason::QuorumLost, message)
     } else {
         Plan::stalled(

@@ -69,15 +69,14 @@ fn run(size: i32, line: Line, script: &[Event]) -> Result<(), TestCaseError> {
             break;
         }
     }
-    let left_to_a_person = match &outlook {
-        Some(Outlook::Stalled { reason, .. }) => match reason {
-            Reason::FounderLost => world.founder_lost,
-            Reason::NeedsLearners => line == WITHOUT_LEARNERS,
-            _ => false,
-        },
-        _ => false,
-    };
-    if left_to_a_person {
+    let founder_lost = matches!(
+        outlook,
+        Some(Outlook::Stalled {
+            reason: Reason::FounderLost,
+            ..
+        })
+    );
+    if founder_lost && world.founder_lost {
         return Ok(());
     }
     prop_assert_eq!(outlook, Some(Outlook::Settled));

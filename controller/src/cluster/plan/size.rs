@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use etcd_operator_api::ValidatedCluster;
 
-use super::gate;
+use super::{alone, gate};
 use crate::cluster::{
     names,
     observed::Observed,
@@ -26,10 +26,13 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
         ));
     }
     if voters < size {
+        if alone::grows_alone(cluster, seen) {
+            return Some(alone::grow(cluster, seen));
+        }
         let name = names::newcomer(cluster, seen);
         let message = format!("{voters} of {size} members: adding {name}");
         let learners = knows_learners(seen);
-        if !learners && (voters == 1 || !all_are_well(seen)) {
+        if !learners && !all_are_well(seen) {
             // It counts towards the quorum before it has started, so the others must be a quorum without it.
             return None;
         }
@@ -52,27 +55,12 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
 }
 
 /// What runs decides, not what the spec asks for: an older etcd takes a learner for a voter, without a word.
-fn knows_learners(seen: &Observed) -> bool {
+pub(super) fn knows_learners(seen: &Observed) -> bool {
     seen.running()
         .is_some_and(|running| running.lowest().abilities().learners)
 }
 
-/// One voter beside a second that has not started is no quorum: etcd could not even tell us whom to start. Said last, so that
-/// an upgrade, which mends it, goes on.
-pub(super) fn cannot_grow_alone(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
-    let size = cluster.size.members();
-    (seen.voter_count() == 1 && size > 1 && !knows_learners(seen)).then(|| {
-        Plan::stalled(
-            Reason::NeedsLearners,
-            format!(
-                "a single member cannot become {size} on etcd before 3.4, which knows no learners: nobody would serve until the \
-                 second has started. Go to 3.4 first, or put spec.size back to 1"
-            ),
-        )
-    })
-}
-
-fn all_are_well(seen: &Observed) -> bool {
+pub(super) fn all_are_well(seen: &Observed) -> bool {
     seen.voters()
         .all(|(_, member)| member.healthy() && member.pod_ready())
 }

@@ -1,5 +1,6 @@
 //! Situations in a line or two, and the plan as text.
 
+mod alone;
 mod authorities;
 mod before_risk;
 mod database;
@@ -707,23 +708,6 @@ fn an_etcd_without_learners_takes_a_voter_only_while_all_are_well_and_by_what_ru
         plans(&old, &seen).starts_with("no step; Recovering WaitingForMembers"),
         "{}",
         plans(&old, &seen)
-    );
-}
-
-#[test]
-fn a_single_member_without_learners_is_not_given_a_second_voter_but_an_upgrade_goes_on() {
-    let old = cluster(json!({"version": "3.3.27"}));
-    let new = cluster(json!({"version": "3.4.45"}));
-    let seen = formed(&old, &["c-a"]);
-    assert_eq!(
-        plans(&old, &seen),
-        "no step; stalled NeedsLearners: a single member cannot become 3 on etcd before 3.4, which knows no learners: nobody \
-         would serve until the second has started. Go to 3.4 first, or put spec.size back to 1"
-    );
-    assert!(
-        plans(&new, &seen).starts_with("restart c-a: it is to run another version;"),
-        "{}",
-        plans(&new, &seen)
     );
 }
 

@@ -27,6 +27,7 @@ pub(super) struct Kubernetes {
 }
 
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools)] // Each is one independent fact about a pod.
 pub(super) struct ModelPod {
     pub(super) uid: u64,
     pub(super) version: Version,
@@ -38,7 +39,14 @@ pub(super) struct ModelPod {
     /// Started, and its etcd serves unless `frozen`.
     pub(super) running: bool,
     pub(super) frozen: bool,
+    /// Made before its member was added.
+    pub(super) newcomer: bool,
+    /// Its etcd has been started once.
+    pub(super) ran: bool,
 }
+
+/// A pod that is there before its claim.
+pub(super) const NO_CLAIM: u64 = 0;
 
 /// Longer than any patience: what has lasted so long may as well have lasted for ever.
 const AGES: i64 = 8;
@@ -87,6 +95,7 @@ impl Kubernetes {
             (name, place(pod.uid), place(pod.claim)).hash(hasher);
             (&pod.config, pod.version.to_string(), age(pod.since)).hash(hasher);
             (pod.ready, pod.running, pod.frozen).hash(hasher);
+            (pod.newcomer, pod.ran).hash(hasher);
         }
         for (name, claim) in &self.claims {
             (name, place(*claim)).hash(hasher);

@@ -20,13 +20,13 @@ use serde_json::json;
 
 use self::{
     etcd::{Begun, Data, Etcd, Up},
-    kubernetes::{Kubernetes, ModelPod},
+    kubernetes::{Kubernetes, ModelPod, NO_CLAIM},
 };
 use crate::{
     cluster::{
         children::InPlace,
         fixtures::{self, CLUSTER_ID},
-        observed::{ClaimFacts, Listed, Member, Observed, PodFacts, Quorum, Start},
+        observed::{Awaits, ClaimFacts, Listed, Member, Observed, PodFacts, Quorum, Start},
         reliance::Relied,
     },
     etcd::Answer,
@@ -181,8 +181,14 @@ impl World {
         let Some(start) = self.kubernetes.starts.get(name) else {
             return;
         };
-        let claim = self.kubernetes.pods[name].claim;
-        let data = self.volumes.entry(claim).or_default();
+        let Some(pod) = self.kubernetes.pods.get_mut(name) else {
+            return;
+        };
+        if pod.claim == NO_CLAIM {
+            return;
+        }
+        pod.ran = true;
+        let data = self.volumes.entry(pod.claim).or_default();
         match self.etcd.start(name, start, data) {
             Begun::Refuses => return,
             Begun::Breaks(what) => self.breaks(what),
@@ -303,6 +309,11 @@ impl World {
             loads: Some(fixtures::LOADS.to_owned()),
             restarts: 0,
             forced: false,
+            awaits: (pod.newcomer && !pod.ran).then_some(if pod.claim == NO_CLAIM {
+                Awaits::Place
+            } else {
+                Awaits::Word
+            }),
             trouble: None,
         }
     }

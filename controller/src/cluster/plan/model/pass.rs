@@ -1,16 +1,21 @@
 //! One pass of the controller over the model: look, plan, write. Any write may be the last, be refused, or be made without the
 //! controller hearing of it.
 
-use etcd_operator_api::v1beta2::{BootstrapMember, BootstrapRecord};
+use etcd_operator_api::{
+    Version,
+    v1beta2::{BootstrapMember, BootstrapRecord},
+};
 
 use super::{
     ModelPod, World,
     etcd::{Refusal, Up},
+    kubernetes::NO_CLAIM,
 };
 use crate::cluster::{
     children::{self, starts},
     fixtures::id_of,
-    observed::{Observed, quorum_of},
+    names,
+    observed::{Observed, Start, quorum_of},
     plan::{plan, rollout},
     step::{Outlook, Plan, Reason, Step},
 };
@@ -146,6 +151,9 @@ impl World {
                                 return;
                             }
                             self.claim_versions.insert(uid, version);
+                            if let Some(waiting) = self.kubernetes.pods.get_mut(&name) {
+                                waiting.claim = uid;
+                            }
                             self.kubernetes.claims.insert(name.clone(), uid);
                         })?;
                     }
@@ -158,6 +166,28 @@ impl World {
                 for name in members {
                     pen.put(|| self.create_pod(&name))?;
                 }
+            }
+            Some(Step::Await { name }) => {
+                let version = rollout::newcomer_version(&self.cluster, seen);
+                pen.put(|| self.make_a_place(&name, version))?;
+            }
+            Some(Step::GiveWord { .. }) => pen.put(|| {})?,
+            Some(ref step @ Step::AddVoter { ref name }) if seen.voter_count() == 1 => {
+                // The API server itself is asked, not the cache.
+                let live = self.kubernetes.pods.get(name);
+                let waits = |pod: &ModelPod| pod.newcomer && !pod.ran && pod.claim != NO_CLAIM;
+                let known = self.cache.pods.get(name).map(|pod| pod.uid);
+                if !live.is_some_and(|pod| waits(pod) && Some(pod.uid) == known) {
+                    return Err(Hindered);
+                }
+                let first = seen.voters().map(|(voter, _)| voter.clone());
+                let all: Vec<String> = first.chain([name.clone()]).collect();
+                let initial_cluster = names::initial_cluster(&self.cluster, &all);
+                let mut starts = seen.starts.clone();
+                starts.insert(name.clone(), Start::Join { initial_cluster });
+                pen.put(|| self.kubernetes.starts = starts)?;
+                pen.write(|| self.ask_etcd(step))?;
+                pen.put(|| {})?;
             }
             Some(Step::Renew { members }) => {
                 pen.put(|| self.kubernetes.certified.extend(members))?;
@@ -188,6 +218,26 @@ impl World {
         Ok(None)
     }
 
+    fn make_a_place(&mut self, name: &str, version: Version) {
+        if self.kubernetes.pods.contains_key(name) {
+            return;
+        }
+        let at_version = children::at_version(&self.cluster, version);
+        let pod = ModelPod {
+            uid: self.unique(),
+            version,
+            config: children::fingerprint(&at_version, name),
+            claim: NO_CLAIM,
+            ready: false,
+            since: self.minute,
+            running: false,
+            frozen: false,
+            newcomer: true,
+            ran: false,
+        };
+        self.kubernetes.pods.insert(name.to_owned(), pod);
+    }
+
     fn create_pod(&mut self, name: &str) {
         // The kubelet does not start a pod whose claim is not there; neither does the scheduler place it.
         let Some(claim) = self.kubernetes.claims.get(name).copied() else {
@@ -206,6 +256,8 @@ impl World {
             since: self.minute,
             running: false,
             frozen: false,
+            newcomer: false,
+            ran: false,
         };
         self.kubernetes.pods.insert(name.to_owned(), pod);
     }
