@@ -1,6 +1,7 @@
 //! Tier `cluster`: the real cluster with real etcd. Create, use, change, lose a part, rest, delete.
 
 mod again;
+mod backup;
 mod change;
 #[path = "../api/chart.rs"]
 mod chart;
@@ -43,6 +44,9 @@ fn main() -> ExitCode {
         processes::killed_processes_come_back_one_and_all_at_once,
         change::a_changed_option_rolls_one_member_at_a_time_and_volumes_grow_online,
         change::labels_change_without_a_restart,
+        backup::a_backup_proves_itself_in_the_store_and_one_that_repeats_keeps_what_it_is_told,
+        backup::a_new_minor_waits_for_a_good_backup,
+        backup::a_backup_that_fails_says_why_and_coreos_manifest_works_as_it_is,
         database::a_used_up_quota_is_healed,
         database::a_member_with_corrupt_data_is_replaced_and_writes_go_on,
         database::free_space_is_given_back_one_member_at_a_time_beside_a_ready_cluster,
