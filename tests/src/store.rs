@@ -76,10 +76,16 @@ impl<'a> S3Server<'a> {
                             "securityContext": {
                                 "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
                             },
-                            // A folder below the root is a bucket.
-                            "volumeMounts": [{"name": "bucket", "mountPath": format!("/buckets/{BUCKET}"), "subPath": BUCKET}],
+                            // A folder below the root is a bucket; the server's own notes are beside it.
+                            "volumeMounts": [
+                                {"name": "notes", "mountPath": "/buckets"},
+                                {"name": "bucket", "mountPath": format!("/buckets/{BUCKET}")},
+                            ],
                         }],
-                        "volumes": [{"name": "bucket", "persistentVolumeClaim": {"claimName": NAME}}],
+                        "volumes": [
+                            {"name": "notes", "emptyDir": {}},
+                            {"name": "bucket", "persistentVolumeClaim": {"claimName": NAME}},
+                        ],
                     },
                 },
             },

@@ -20,7 +20,7 @@ fn backups(context: &Context) -> Api<DynamicObject> {
     )
 }
 
-async fn create(context: &Context, name: &str, spec: Value) -> anyhow::Result<()> {
+pub(crate) async fn create(context: &Context, name: &str, spec: Value) -> anyhow::Result<()> {
     let object = serde_json::from_value(json!({
         "apiVersion": "etcd.database.coreos.com/v1beta2",
         "kind": "EtcdBackup",
@@ -35,7 +35,7 @@ async fn create(context: &Context, name: &str, spec: Value) -> anyhow::Result<()
 }
 
 /// The status, once it is as wished.
-async fn status(
+pub(crate) async fn status(
     context: &Context,
     name: &str,
     what: &str,
@@ -49,7 +49,7 @@ async fn status(
     Ok(found.data["status"].clone())
 }
 
-fn good(backup: &DynamicObject) -> bool {
+pub(crate) fn good(backup: &DynamicObject) -> bool {
     condition_is(backup, "Ready", "True") && backup.data["status"]["succeeded"] == true
 }
 
@@ -101,7 +101,7 @@ pub(crate) async fn a_backup_proves_itself_in_the_store_and_one_that_repeats_kee
         .kubectl(&["describe", "etcdbackup", "once"])
         .await?
         .ok()?;
-    ensure!(told.stdout.contains("RunSucceeded"), "{told}");
+    ensure!(told.contains("RunSucceeded"), "{told}");
 
     create(
         context,
