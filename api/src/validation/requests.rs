@@ -121,8 +121,9 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::useless_vec)] // Whole clusters: too large for the stack.
     fn rejects_a_recovery_of_another_cluster_or_with_a_quorum() {
-        for (new, old, reason, words) in [
+        for (new, old, reason, words) in vec![
             (
                 asked("c2"),
                 Some(runs("False")),

@@ -30,11 +30,10 @@ pub(super) fn page() -> anyhow::Result<String> {
             let judgement = example
                 .judge(&policy)
                 .with_context(|| format!("{kind}: {}", example.what))?;
-            let by_itself = match (example.by_api_server, kind) {
-                (true, _) => "refused",
-                (false, "EtcdCluster" | "EtcdRestore") => "held by the controller",
-                // No controller of this release runs these kinds.
-                (false, _) => "stored, and nothing is done with it",
+            let by_itself = if example.by_api_server {
+                "refused"
+            } else {
+                "held by the controller"
             };
             row(
                 &mut page,
