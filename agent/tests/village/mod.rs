@@ -66,8 +66,10 @@ impl Programs {
             let (version, file) = pair.split_once('=').unwrap();
             (version.to_owned(), PathBuf::from(file))
         };
+        // The oldest restore with `etcdctl`, and are of no use where `etcdutl` is asked.
+        let has_etcdutl = |(_, file): &(String, PathBuf)| file.with_file_name("etcdutl").is_file();
         Some(Self {
-            etcd: etcd.split(',').map(pair).collect(),
+            etcd: etcd.split(',').map(pair).filter(has_etcdutl).collect(),
             versitygw: versitygw.into(),
         })
     }
