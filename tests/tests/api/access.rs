@@ -96,8 +96,12 @@ pub(crate) async fn the_controller_may_not_touch_admission_nor_roles(context: &C
         context,
         "controller",
         &[
-            ("create", "etcd.database.coreos.com", "etcdclusters"),
+            // It makes the cluster that a restore asks for; it never changes what somebody wrote.
+            ("update", "etcd.database.coreos.com", "etcdclusters"),
+            ("patch", "etcd.database.coreos.com", "etcdclusters"),
             ("delete", "etcd.database.coreos.com", "etcdclusters"),
+            ("create", "etcd.database.coreos.com", "etcdbackups"),
+            ("create", "etcd.database.coreos.com", "etcdrestores"),
             (
                 "patch",
                 "admissionregistration.k8s.io",
