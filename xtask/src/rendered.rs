@@ -23,6 +23,15 @@ const HOOK: &str = "helm.sh/hook";
 
 /// What a release in that namespace consists of, in the order in which Helm would make it; hooks are no part of it.
 pub(crate) fn objects(namespace: &str, arguments: &[String]) -> Result<Vec<Json>> {
+    Ok(with_hooks(namespace, arguments)?
+        .into_iter()
+        .filter(|object| object["metadata"]["annotations"].get(HOOK).is_none())
+        .map(without_marks)
+        .collect())
+}
+
+/// Everything that Helm renders, as it renders it.
+pub(crate) fn with_hooks(namespace: &str, arguments: &[String]) -> Result<Vec<Json>> {
     let helm = programs::ensure(&Cache::open()?, std::slice::from_ref(&Program::Helm4))?
         .file(&Program::Helm4)?;
     let mut template = Command::new(helm);
@@ -31,12 +40,7 @@ pub(crate) fn objects(namespace: &str, arguments: &[String]) -> Result<Vec<Json>
         .args(["template", RELEASE, CHART, "--namespace", namespace])
         .args(arguments);
     let text = command::output(&mut template)?;
-    let objects = yaml::read(&text).context("what Helm renders")?;
-    Ok(objects
-        .into_iter()
-        .filter(|object| object["metadata"]["annotations"].get(HOOK).is_none())
-        .map(without_marks)
-        .collect())
+    yaml::read(&text).context("what Helm renders")
 }
 
 /// Removes Helm's marks wherever labels and annotations stand, also those of a pod template.

@@ -3,6 +3,7 @@
 //! Runs cargo and helm in the checkout, and for the tiers that need one a local cluster of its own, `test` unless another is named.
 
 mod count;
+mod rights;
 mod suites;
 mod unit;
 
@@ -82,6 +83,16 @@ pub fn run(args: Args) -> Result<()> {
         counts.push((tier, count));
     }
     let mut down = Count::default();
+    // Only what was played as a whole can tell what is needless.
+    if filter.is_empty()
+        && wanted.is_empty()
+        && let Some(Ok(stage)) = &stage
+        && let Some((_, last)) = counts.last_mut()
+    {
+        last.check("cluster::every_right_that_is_granted_was_used", || {
+            rights::check(&stage.running.logs)
+        });
+    }
     if needs_cluster && !keep {
         down.check("the cluster comes down", || local::down(&name));
     } else if let Some(Ok(stage)) = &stage {

@@ -86,7 +86,7 @@ pub fn api_server(layout: &Layout, programs: &Programs) -> Result<Component> {
         file("audit-policy-file", &policy),
         file("audit-log-path", layout.logs().join("audit.log")),
         flag("audit-log-maxsize", 200),
-        flag("audit-log-maxbackup", 1),
+        flag("audit-log-maxbackup", 5),
         flag("profiling", false),
     ];
     Ok(Component::inside(
