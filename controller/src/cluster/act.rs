@@ -26,7 +26,10 @@ use super::{
     children::{self, claim, labels, pod, seeding},
     observe,
     observed::{Member, Observed, is_ephemeral},
-    plan::{goes_on_alone, rollout::newcomer_version},
+    plan::{
+        goes_on_alone,
+        rollout::{comes_back_as, newcomer_version, taken_back_from},
+    },
     step::{Reason, Step, Why},
 };
 use crate::{FIELD_MANAGER, agents::BadOrder, etcd::EtcdError};
@@ -181,13 +184,13 @@ pub(crate) async fn perform(
                 ..seen.bootstrap.clone().unwrap_or_default()
             }));
         }
-        // Both are of the status alone, which is written next.
+        // These are of the status alone, which is written next.
         Step::RecordRecovery { recovery } => {
             if recovery.alone.is_none() && recovery.finished.is_none() {
                 nobody_else_is_left(context, cluster, seen, step).await?;
             }
         }
-        Step::ForgetRecovery => {}
+        Step::ForgetRecovery | Step::ForgetReadableLog => {}
         Step::ReleaseFormer => {
             return Ok(Some(BootstrapRecord {
                 former: None,
@@ -293,8 +296,8 @@ pub(crate) async fn perform(
             };
             adjust(context, cluster, name, pod_uid, &pod.in_place).await?;
         }
-        Step::Restart { name, pod_uid, .. } => {
-            remember_version(context, cluster, seen, name).await?;
+        Step::Restart { name, pod_uid, why } => {
+            remember_version(context, cluster, seen, name, *why).await?;
             let serves = seen.members.get(name).is_some_and(Member::healthy);
             if serves {
                 evict(context, cluster, name, pod_uid).await?;
@@ -302,6 +305,18 @@ pub(crate) async fn perform(
                 // Nobody misses it, and a budget that counts it as missing already would keep it for ever.
                 delete::<Pod>(context, cluster, name, pod_uid).await?;
             }
+        }
+        Step::KeepVersion { name, version } => {
+            let Some(claim) = seen
+                .members
+                .get(name)
+                .and_then(|known| known.claim.as_ref())
+            else {
+                return Ok(None);
+            };
+            let annotations = json!({labels::CLAIM_VERSION: version.to_string()});
+            let change = json!({"metadata": {"uid": claim.uid, "annotations": annotations}});
+            patch_claim(context, cluster, name, change).await?;
         }
         Step::DeletePod { name, pod_uid, why } => {
             delete::<Pod>(context, cluster, name, pod_uid).await?;
@@ -436,22 +451,21 @@ async fn remember_version(
     cluster: &ValidatedCluster,
     seen: &Observed,
     name: &str,
+    why: Why,
 ) -> Result<(), ActError> {
-    let Some(claim) = seen
-        .members
-        .get(name)
-        .and_then(|member| member.claim.as_ref())
-    else {
+    let member = seen.members.get(name);
+    let Some(claim) = member.and_then(|member| member.claim.as_ref()) else {
         return Ok(());
     };
-    let version = cluster.version.to_string();
-    patch_claim(
-        context,
-        cluster,
-        name,
-        json!({"metadata": {"uid": claim.uid, "annotations": {labels::CLAIM_VERSION: version}}}),
-    )
-    .await
+    let pod = member.and_then(|member| member.pod.as_ref());
+    let taken_back_from = pod.and_then(|pod| taken_back_from(cluster, seen, pod));
+    let version = comes_back_as(cluster, pod, why);
+    let mut annotations = json!({labels::CLAIM_VERSION: version.to_string()});
+    if why == Why::Upgrade {
+        annotations[labels::TAKEN_BACK_FROM] = json!(taken_back_from.map(|was| was.to_string()));
+    }
+    let change = json!({"metadata": {"uid": claim.uid, "annotations": annotations}});
+    patch_claim(context, cluster, name, change).await
 }
 
 /// Asked before every write: a controller that lost its lease must not act.

@@ -81,6 +81,7 @@ pub(crate) fn nothing() -> Observed {
         foreign: Vec::new(),
         retained: Vec::new(),
         start_afresh: false,
+        last_ran: None,
         log_readable_by: None,
         compacted: None,
         locked_out: false,
@@ -109,6 +110,7 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
             since: now() - SignedDuration::from_hours(1),
             terminating: false,
             starting: false,
+            ran: true,
             finished: false,
             version: Some(cluster.version),
             config: children::fingerprint(cluster, name),
@@ -122,12 +124,8 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
         }),
         claim: Some(ClaimFacts {
             uid: format!("claim-{name}"),
-            terminating: false,
             requested: Some(8 << 30),
-            capacity: None,
-            retained: false,
-            version: None,
-            lost: false,
+            ..ClaimFacts::default()
         }),
         listed: Some(Listed {
             id: id_of(name),
@@ -165,6 +163,7 @@ pub(crate) fn formed(cluster: &ValidatedCluster, members: &[&str]) -> Observed {
     seen.was_ready = true;
     seen.available_since = Some(now() - SignedDuration::from_hours(1));
     seen.cluster_id = Some(CLUSTER_ID);
+    seen.last_ran = Some(cluster.version);
     seen.bootstrap = Some(BootstrapRecord {
         token: "t".to_owned(),
         ..BootstrapRecord::default()

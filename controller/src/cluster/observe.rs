@@ -16,7 +16,10 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
-        core::v1::{ConfigMap, ContainerStatus, PersistentVolumeClaim, Pod, PodStatus, Service},
+        core::v1::{
+            ConfigMap, ContainerState, ContainerStatus, PersistentVolumeClaim, Pod, PodStatus,
+            Service,
+        },
         policy::v1::PodDisruptionBudget,
     },
     apimachinery::pkg::api::resource::Quantity,
@@ -110,6 +113,10 @@ pub(crate) async fn observe(
         seed: RandomState::new().hash_one(0_u8),
         cluster_id,
         compacted: status.compacted.as_ref().map(|at| at.0),
+        last_ran: status
+            .current_version
+            .as_deref()
+            .and_then(|version| version.parse().ok()),
         log_readable_by: status
             .log_readable_by
             .as_deref()
@@ -362,16 +369,15 @@ pub(crate) fn claim_facts(claim: &PersistentVolumeClaim) -> ClaimFacts {
         Amount::parse(amounts?.get("storage")?).ok()?.bytes()
     };
     let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
+    let version = |annotation: &str| claim.annotations().get(annotation)?.parse().ok();
     ClaimFacts {
         uid: claim.uid().unwrap_or_default(),
         terminating: claim.metadata.deletion_timestamp.is_some(),
         requested: storage(spec.and_then(|spec| spec.resources.as_ref()?.requests.as_ref())),
         capacity: storage(status.and_then(|status| status.capacity.as_ref())),
         retained: claim.owner_references().is_empty(),
-        version: claim
-            .annotations()
-            .get(labels::CLAIM_VERSION)
-            .and_then(|version| version.parse().ok()),
+        version: version(labels::CLAIM_VERSION),
+        taken_back_from: version(labels::TAKEN_BACK_FROM),
         lost: status.and_then(|status| status.phase.as_deref()) == Some("Lost"),
     }
 }
@@ -411,6 +417,7 @@ pub(crate) fn pod_facts(pod: &Pod) -> PodFacts {
                         .as_ref()
                         .is_some_and(|state| state.running.is_some())
             }),
+        ran: container.is_some_and(has_run),
         finished: matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")),
         version: pod
             .labels()
@@ -452,13 +459,20 @@ fn is_initializing(status: &PodStatus) -> bool {
     })
 }
 
+fn has_run(container: &ContainerStatus) -> bool {
+    let ended = |state: &ContainerState| state.terminated.is_some();
+    let state = container.state.as_ref();
+    container.restart_count > 0
+        || state.is_some_and(|state| state.running.is_some() || ended(state))
+        || container.last_state.as_ref().is_some_and(ended)
+}
+
 /// What a pod whose etcd has never been started waits for. The kubelet asks how to start it last of all.
 fn awaits(container: Option<&ContainerStatus>) -> Option<Awaits> {
     let Some(container) = container else {
         return Some(Awaits::Place);
     };
-    let ended = container.last_state.as_ref();
-    if container.restart_count > 0 || ended.is_some_and(|ended| ended.terminated.is_some()) {
+    if has_run(container) {
         return None;
     }
     let waiting = container.state.as_ref()?.waiting.as_ref()?;

@@ -50,6 +50,8 @@ pub struct Observed {
     pub available_since: Option<Timestamp>,
     /// When old revisions were last dropped to make room, by the last published status.
     pub compacted: Option<Timestamp>,
+    /// The oldest version that ran when members last answered, as recorded in the status.
+    pub last_ran: Option<Version>,
     /// The newest minor that can read every member's log, as recorded in the status.
     pub log_readable_by: Option<Minor>,
     /// Members answer, but let nobody in whom they do not know: authentication is on.
@@ -143,6 +145,8 @@ pub struct PodFacts {
     pub terminating: bool,
     /// Its process runs and has not yet passed its startup probe: it may be opening a large database.
     pub starting: bool,
+    /// Its etcd has been started in it, however that ended.
+    pub ran: bool,
     /// Ended for good: the container will not be started again in this pod.
     pub finished: bool,
     /// The version label it was made with.
@@ -173,7 +177,7 @@ pub enum Awaits {
     Word,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimFacts {
     pub uid: String,
     pub terminating: bool,
@@ -185,8 +189,19 @@ pub struct ClaimFacts {
     pub retained: bool,
     /// The version the member on it is to run: it changes only when the member is deliberately restarted.
     pub version: Option<Version>,
+    /// The version it was last taken back from, which nobody had seen it serve as.
+    pub taken_back_from: Option<Version>,
     /// `Lost`: the volume behind it is gone.
     pub lost: bool,
+}
+
+impl PodFacts {
+    /// Nobody has the image it asks for, or gives it away.
+    pub fn lacks_its_image(&self) -> bool {
+        let words = ["ErrImage", "ImagePullBackOff", "InvalidImageName"];
+        let trouble = self.trouble.as_deref().unwrap_or_default();
+        !self.ran && words.iter().any(|word| trouble.starts_with(word))
+    }
 }
 
 impl ClaimFacts {

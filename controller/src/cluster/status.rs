@@ -150,6 +150,9 @@ fn log_readable_by(seen: &Observed, plan: &Plan) -> Option<Minor> {
         return Some(*by);
     }
     let by = seen.log_readable_by?;
+    if plan.step == Some(Step::ForgetReadableLog) {
+        return None;
+    }
     let logs_newly = seen
         .running()
         .is_none_or(|running| running.lowest().minor() >= rollout::logs_newly_from());

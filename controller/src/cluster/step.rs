@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use etcd_operator_api::{
-    Minor,
+    Minor, Version,
     v1beta2::{BootstrapMember, Seed, SurvivorRecovery},
 };
 
@@ -62,6 +62,8 @@ pub enum Step {
     CancelDowngrade,
     /// The same, at the end of a feigned one: by now every member's log can be read by this minor.
     LogIsReadable { by: Minor },
+    /// What was written down of everybody's logs is about to be true no more.
+    ForgetReadableLog,
     /// Drop every revision older than this one.
     Compact { revision: i64 },
     /// Give a member's free space back to the disk; it serves nobody meanwhile.
@@ -80,6 +82,8 @@ pub enum Step {
         pod_uid: String,
         why: Why,
     },
+    /// Write down that a member stays what it is, where its claim says that it is to become another version.
+    KeepVersion { name: String, version: Version },
     /// Delete the pod of a member that etcd no longer has, or that will never run again.
     DeletePod {
         name: String,
@@ -158,6 +162,7 @@ impl Step {
             Self::EnableDowngrade { .. } => "DowngradeEnabled",
             Self::CancelDowngrade => "DowngradeCancelled",
             Self::LogIsReadable { .. } => "LogMadeReadable",
+            Self::ForgetReadableLog => "LogForgotten",
             Self::Compact { .. } => "Compacted",
             Self::Defragment { .. } => "Defragmented",
             Self::Disarm { .. } => "AlarmDisarmed",
@@ -165,6 +170,7 @@ impl Step {
             Self::Reclaim { .. } => "ReclaimChanged",
             Self::Adjust { .. } => "MemberAdjusted",
             Self::Restart { .. } => "MemberRestarted",
+            Self::KeepVersion { .. } => "VersionKept",
             Self::DeletePod { .. } => "PodDeleted",
             Self::DeleteClaim { .. } => "ClaimDeleted",
         }
@@ -183,6 +189,8 @@ impl Step {
             | Self::ForgetRecovery
             | Self::ReleaseFormer
             | Self::Prepare { .. }
+            | Self::KeepVersion { .. }
+            | Self::ForgetReadableLog
             | Self::GiveWord { .. } => Vec::new(),
             Self::RecordRecovery { recovery } => {
                 vec![about(&recovery.survivor, recovery_words(recovery))]
@@ -350,6 +358,8 @@ impl fmt::Display for Step {
             }
             Self::Adjust { name, .. } => write!(f, "change the pod of {name} in place"),
             Self::Restart { name, why, .. } => write!(f, "restart {name}: {}", why.words()),
+            Self::KeepVersion { name, version } => write!(f, "keep {name} on {version}"),
+            Self::ForgetReadableLog => write!(f, "forget that every log is readable"),
             Self::DeletePod { name, why, .. } => write!(f, "delete pod {name}: {}", why.words()),
             Self::DeleteClaim { name, .. } => {
                 write!(f, "delete claim {name}: it is no longer a member")

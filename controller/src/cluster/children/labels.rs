@@ -20,6 +20,8 @@ pub const VERSION: &str = "app.kubernetes.io/version";
 pub const CLUSTER_UID: &str = "etcd.database.coreos.com/cluster-uid";
 /// The version the member on a claim is to run.
 pub const CLAIM_VERSION: &str = "etcd.database.coreos.com/version";
+/// The version the member on a claim was taken back from before anybody had seen it serve as that.
+pub const TAKEN_BACK_FROM: &str = "etcd.database.coreos.com/taken-back-from";
 /// Fingerprint of the configuration a pod was made with.
 pub const CONFIG: &str = "etcd.database.coreos.com/config";
 

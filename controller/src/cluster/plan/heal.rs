@@ -93,6 +93,10 @@ fn beyond_hope(cluster: &ValidatedCluster, seen: &Observed, member: &Member) -> 
         return Some(Why::DataLost);
     }
     let pod = member.pod.as_ref().filter(|pod| !pod.ready)?;
+    // Another in its place would ask for the same image: its data are not given up for a typing error.
+    if pod.lacks_its_image() && pod.version == Some(cluster.version) {
+        return None;
+    }
     // Readiness needs a quorum, so after an outage every member has been unready for its whole length: patience counts from
     // the moment when all three hold: this pod unready, this member seen unwell, and a quorum there for it to join.
     let since = pod

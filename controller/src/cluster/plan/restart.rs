@@ -4,7 +4,8 @@ use etcd_operator_api::ValidatedCluster;
 
 use super::{alone, bootstrap::prepared, rollout, storage, survivor};
 use crate::cluster::{
-    observed::{ClaimFacts, Member, Observed, is_ephemeral},
+    children::{self, InPlace},
+    observed::{ClaimFacts, Member, Observed, PodFacts, is_ephemeral},
     step::{Activity, Plan, Reason, Step, Why},
 };
 
@@ -59,8 +60,9 @@ pub(super) fn without_quorum(cluster: &ValidatedCluster, seen: &Observed) -> Pla
         .filter(|member| member.answer.is_some())
         .count();
     let message = format!(
-        "no quorum: {answering} of {total} members answer{}",
-        troubles(seen)
+        "no quorum: {answering} of {total} members answer{}{}",
+        troubles(seen),
+        kept_versions(cluster, seen)
     );
     // One that goes will come back, and a leader that could not hand over is missed until the others have elected another.
     let under_way = |member: &Member| {
@@ -168,9 +170,10 @@ pub(super) fn stuck_on_an_old_spec(cluster: &ValidatedCluster, seen: &Observed) 
         let on_a_claim = member.claim.as_ref().is_some_and(ClaimFacts::usable);
         let started = member.listed.as_ref().is_some_and(|listed| listed.started);
         let useless = member.answer.is_none() && !pod.ready && !pod.terminating && !pod.finished;
-        let why = rollout::why_outdated(cluster, seen, name, pod)?;
-        let legal = why != Why::Upgrade || rollout::may_start_as(cluster, seen, pod);
-        (useless && legal && (on_a_claim || !started)).then_some((name, pod, why))
+        // One that waits beside the cluster has rules of its own.
+        let beside = seen.quorum.is_some() && member.listed.is_none();
+        let why = why_made_anew(cluster, seen, name, member, pod)?;
+        (useless && !beside && (on_a_claim || !started)).then_some((name, pod, why))
     })?;
     Some(Plan::step(
         Step::Restart {
@@ -184,6 +187,26 @@ pub(super) fn stuck_on_an_old_spec(cluster: &ValidatedCluster, seen: &Observed) 
     ))
 }
 
+/// What of a pod that does not run is no longer asked for. What Kubernetes would change in place it can change only on a pod that runs,
+/// and a version that it may not come back as keeps it from nothing else.
+fn why_made_anew(
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+    name: &str,
+    member: &Member,
+    pod: &PodFacts,
+) -> Option<Why> {
+    let why = match rollout::why_outdated(cluster, seen, name, pod) {
+        Some(Why::Upgrade) if !rollout::may_start_as(cluster, seen, member, pod) => {
+            let as_it_is = children::at_version(cluster, pod.version?);
+            rollout::why_outdated(&as_it_is, seen, name, pod)
+        }
+        why => why,
+    };
+    let changed = pod.in_place != InPlace::of(cluster);
+    why.or(changed.then_some(Why::Configuration))
+}
+
 /// A member that has started before and whose volume is gone cannot come back as itself.
 pub(super) fn data_lost(cluster: &ValidatedCluster, member: &Member) -> bool {
     let started = member.listed.as_ref().is_some_and(|listed| listed.started);
@@ -194,6 +217,18 @@ pub(super) fn data_lost(cluster: &ValidatedCluster, member: &Member) -> bool {
         return member.pod.as_ref().is_none_or(|pod| pod.finished);
     }
     member.claim.as_ref().is_none_or(|claim| claim.lost)
+}
+
+/// Who does not run and is not what the spec asks for either, for a message: a member that cannot be asked changes no minor.
+fn kept_versions(cluster: &ValidatedCluster, seen: &Observed) -> String {
+    seen.members
+        .iter()
+        .filter(|(_, member)| member.answer.is_none())
+        .filter_map(|(name, member)| Some((name, member.pod.as_ref()?.version?)))
+        .filter(|(_, version)| *version != cluster.version)
+        .fold(String::new(), |text, (name, version)| {
+            format!("{text}; {name} does not run and stays on {version} until it does")
+        })
 }
 
 /// What keeps pods from running, in Kubernetes' words, for a message.

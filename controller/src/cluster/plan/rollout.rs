@@ -175,6 +175,7 @@ fn log_is_readable(cluster: &ValidatedCluster, seen: &Observed) -> bool {
             .is_some_and(|by| by >= cluster.version.minor())
         || seen
             .running()
+            .or(seen.last_ran.map(Running::one))
             .is_none_or(|running| !running.lowest().abilities().reads_old_requests)
 }
 
@@ -285,21 +286,81 @@ pub(crate) fn newcomer_version(cluster: &ValidatedCluster, seen: &Observed) -> V
 
 /// Whether a member that is not running may come back as the spec's version: never below what the others hold, and never a minor
 /// above what it was. For that its data must have followed to where it is and its log be readable, and it cannot be asked. Before
-/// the cluster first answered there is little to follow.
-pub(super) fn may_start_as(cluster: &ValidatedCluster, seen: &Observed, pod: &PodFacts) -> bool {
-    let answering = seen
+/// the cluster first answered there is little to follow, and nothing at all on the volume of a member that has never been started.
+///
+/// Where nobody answers, who put the version back is believed as long as nobody was seen to serve as the higher one. Should etcd have
+/// done so unseen, the lower one ends at its start and touches nothing, and the way up again is open.
+pub(super) fn may_start_as(
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+    member: &Member,
+    pod: &PodFacts,
+) -> bool {
+    let answering: Vec<Version> = seen
         .members
         .values()
-        .filter_map(|member| member.answer.as_ref()?.version.parse().ok());
-    let versions = answering.chain(pod.version);
-    let young = seen.cluster_id.is_none() && cluster.version.abilities().reads_old_requests;
+        .filter_map(|member| member.answer.as_ref()?.version.parse().ok())
+        .collect();
+    let young = seen.cluster_id.is_none();
+    let left_nothing = young && !pod.ran;
+    let last = seen.last_ran.filter(|_| answering.is_empty());
+    let been = member
+        .claim
+        .as_ref()
+        .and_then(|claim| claim.taken_back_from)
+        .filter(|_| answering.is_empty());
+    let was = pod.version.filter(|_| !left_nothing);
+    let versions = answering.into_iter().chain(was).chain(last).chain(been);
     let legal =
         Running::among(versions).is_none_or(|running| match judge_step(running, cluster.version) {
-            Ok(VersionStep::MinorUp) => young,
+            Ok(VersionStep::MinorUp) => young && cluster.version.abilities().reads_old_requests,
             Ok(VersionStep::MinorDown) | Err(_) => false,
             Ok(_) => true,
         });
     legal && log_is_readable(cluster, seen)
+}
+
+/// What a member is after a restart: only a change of version changes it.
+pub(crate) fn comes_back_as(
+    cluster: &ValidatedCluster,
+    pod: Option<&PodFacts>,
+    why: Why,
+) -> Version {
+    pod.and_then(|pod| pod.version)
+        .filter(|_| why != Why::Upgrade)
+        .unwrap_or(cluster.version)
+}
+
+/// The claim of a member that serves says another version, and the spec no longer does: the move was taken back between the two writes
+/// that begin it. Should its pod be lost, it must not make that move after all.
+pub(super) fn keep_version(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
+    let (name, version) = seen.members.iter().find_map(|(name, member)| {
+        let (pod, claim) = (member.pod.as_ref()?, member.claim.as_ref()?);
+        let (runs, says) = (pod.version?, claim.version?);
+        let stays = member.healthy() && !pod.terminating;
+        (stays && runs != says && says != cluster.version).then_some((name, runs))
+    })?;
+    Some(Plan::step(
+        Step::KeepVersion {
+            name: name.clone(),
+            version,
+        },
+        Activity::Upgrading,
+        Reason::RollingVersion,
+        format!("{name} stays on {version}"),
+    ))
+}
+
+/// What a member was to run that is taken back without having been seen to serve, by a restart to the spec's version.
+pub(crate) fn taken_back_from(
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+    pod: &PodFacts,
+) -> Option<Version> {
+    let back_to = cluster.version.minor();
+    let unseen = seen.running().is_none() && seen.last_ran?.minor() == back_to;
+    pod.version
+        .filter(|version| unseen && version.minor() > back_to)
 }
 
 /// etcd itself would let a member skip a minor: this is the only guard, the same one admission asks.

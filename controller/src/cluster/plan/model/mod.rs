@@ -240,12 +240,8 @@ impl World {
         for (name, uid) in &cache.claims {
             members.entry(name.clone()).or_default().claim = Some(ClaimFacts {
                 uid: uid.to_string(),
-                terminating: false,
-                requested: None,
-                capacity: None,
-                retained: false,
                 version: self.claim_versions.get(uid).copied(),
-                lost: false,
+                ..ClaimFacts::default()
             });
         }
         for (name, pod) in &cache.pods {
@@ -277,6 +273,7 @@ impl World {
             foreign: Vec::new(),
             retained: Vec::new(),
             start_afresh: false,
+            last_ran: None,
             log_readable_by: None,
             compacted: cache.compacted.map(minute),
             locked_out: false,
@@ -301,6 +298,7 @@ impl World {
             since: minute(pod.since),
             terminating: false,
             starting: false,
+            ran: pod.ran,
             finished: false,
             version: Some(pod.version),
             config: pod.config.clone(),
