@@ -1,6 +1,6 @@
 //! The third guard: what is stored all the same is held by the controller, and nothing is touched.
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use etcd_operator_tests::{Context, Outcome, condition_is, until};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
@@ -12,7 +12,6 @@ use kube::{
     Api, ResourceExt,
     api::{DynamicObject, ListParams, PostParams},
 };
-use serde_json::Value;
 
 use super::{BESIDE_EACH_OTHER, walker::Walker};
 
@@ -45,14 +44,18 @@ pub(super) async fn held(context: &Context, walkers: &[&Walker]) -> Outcome {
     let owned = children(context).await?;
     let clusters = context.clusters().list(&ListParams::default()).await?;
     for (walker, object) in &stored {
-        if let Some(target) = new_cluster(&walker.example.new) {
-            // It is owned by nobody: a restore that is deleted leaves it alone.
-            ensure!(
-                !clusters.items.iter().any(|made| made.name_any() == target),
-                "{walker}: held, and yet there is a cluster {target}"
+        let uid = object.uid().context("a stored object has a UID")?;
+        // A cluster that a restore has made is owned by nobody, and bears the UID in its annotation.
+        let made = |cluster: &&DynamicObject| {
+            let mut annotations = cluster.annotations().values();
+            annotations.any(|text| text.contains(&uid))
+        };
+        if let Some(cluster) = clusters.items.iter().find(made) {
+            bail!(
+                "{walker}: held, and yet there is a cluster {}",
+                cluster.name_any()
             );
         }
-        let uid = object.uid().context("a stored object has a UID")?;
         let children: Vec<&String> = owned
             .iter()
             .filter(|(owner, _)| *owner == uid)
@@ -91,11 +94,6 @@ pub(super) async fn stalled(
         );
     }
     Ok(held)
-}
-
-/// The EtcdCluster that a restore would make.
-fn new_cluster(object: &Value) -> Option<&str> {
-    object["spec"]["newCluster"]["name"].as_str()
 }
 
 /// (owner's UID, what it is) of every child in the namespace.
