@@ -60,10 +60,10 @@ impl<'a> Changes<'a> {
         ensure!(!before.is_empty(), "the cluster has members");
         let new = alone(&walker.example.new["spec"]);
         self.replace_spec(&cluster, &new).await?;
-        stalled(self.context, cluster.name(), &walker.words).await?;
+        stalled(self.context.clusters(), cluster.name(), &walker.words).await?;
         // A second look, at a spec that differs in nothing that matters: still held, still untouched.
         cluster.change(&json!({"deletionProtection": true})).await?;
-        stalled(self.context, cluster.name(), &walker.words).await?;
+        stalled(self.context.clusters(), cluster.name(), &walker.words).await?;
         let after = members(self.context, cluster.name()).await?;
         ensure!(before == after, "held, and yet {before:?} became {after:?}");
         Ok(())

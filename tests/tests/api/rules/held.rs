@@ -1,14 +1,15 @@
 //! The third guard: what is stored all the same is held by the controller, and nothing is touched.
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use etcd_operator_tests::{Context, Outcome, condition_is, until};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
+    batch::v1::Job,
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service},
     policy::v1::PodDisruptionBudget,
 };
 use kube::{
-    ResourceExt,
+    Api, ResourceExt,
     api::{DynamicObject, ListParams, PostParams},
 };
 
@@ -31,13 +32,30 @@ pub(super) async fn held(context: &Context, walkers: &[&Walker]) -> Outcome {
         .try_collect()
         .await?;
     for (walker, object) in &stored {
-        stalled(context, &object.name_any(), &walker.words)
+        let held = stalled(walker.api(context), &object.name_any(), &walker.words)
             .await
             .with_context(|| walker.to_string())?;
+        let status = &held.data["status"];
+        ensure!(
+            status["phase"].is_null() && held.finalizers().is_empty(),
+            "{walker}: held, and yet begun: {status}"
+        );
     }
     let owned = children(context).await?;
+    let clusters = context.clusters().list(&ListParams::default()).await?;
     for (walker, object) in &stored {
         let uid = object.uid().context("a stored object has a UID")?;
+        // A cluster that a restore has made is owned by nobody, and bears the UID in its annotation.
+        let made = |cluster: &&DynamicObject| {
+            let mut annotations = cluster.annotations().values();
+            annotations.any(|text| text.contains(&uid))
+        };
+        if let Some(cluster) = clusters.items.iter().find(made) {
+            bail!(
+                "{walker}: held, and yet there is a cluster {}",
+                cluster.name_any()
+            );
+        }
         let children: Vec<&String> = owned
             .iter()
             .filter(|(owner, _)| *owner == uid)
@@ -52,15 +70,16 @@ pub(super) async fn held(context: &Context, walkers: &[&Walker]) -> Outcome {
 }
 
 /// Waits until the controller has looked at the spec as it is and holds it, and sees that it says what the judge says.
-pub(super) async fn stalled(context: &Context, name: &str, words: &[(String, String)]) -> Outcome {
-    let held = until(
-        context.clusters(),
-        name,
-        "the controller to hold it",
-        |found| found.is_some_and(|cluster| condition_is(cluster, "Stalled", "True")),
-    )
+pub(super) async fn stalled(
+    api: Api<DynamicObject>,
+    name: &str,
+    words: &[(String, String)],
+) -> anyhow::Result<DynamicObject> {
+    let held = until(api, name, "the controller to hold it", |found| {
+        found.is_some_and(|object| condition_is(object, "Stalled", "True"))
+    })
     .await?
-    .context("a held cluster exists")?;
+    .context("a held object exists")?;
     let conditions = held.data["status"]["conditions"].as_array();
     let condition = conditions
         .into_iter()
@@ -74,7 +93,7 @@ pub(super) async fn stalled(context: &Context, name: &str, words: &[(String, Str
             "`{words}` is not in `{message}`"
         );
     }
-    Ok(())
+    Ok(held)
 }
 
 /// (owner's UID, what it is) of every child in the namespace.
@@ -97,6 +116,7 @@ async fn children(context: &Context) -> anyhow::Result<Vec<(String, String)>> {
         Ok(owners.collect())
     }
     let mut all = of::<Pod>(context).await?;
+    all.extend(of::<Job>(context).await?);
     all.extend(of::<PersistentVolumeClaim>(context).await?);
     all.extend(of::<Service>(context).await?);
     all.extend(of::<ConfigMap>(context).await?);

@@ -16,7 +16,7 @@ use etcd_operator_tests::{Context, Outcome, without_admission, without_controlle
 
 use self::{
     changes::Changes,
-    definition::without_rules_in_the_definition,
+    definition::without_rules_in_the_definitions,
     guards::{by_the_api_server, by_the_webhook},
     held::held,
     running::Running,
@@ -25,16 +25,14 @@ use self::{
 
 /// So many requests at once: the API server has better things to do as well.
 const BESIDE_EACH_OTHER: usize = 8;
-/// Who, beside the webhook and the API server, reads objects of this kind and can hold them.
-const WITH_A_CONTROLLER: [&str; 1] = ["EtcdCluster"];
+/// Each has rules of its own in its definition, and a controller that judges again.
+const KINDS: [&str; 3] = ["EtcdCluster", "EtcdBackup", "EtcdRestore"];
 
 /// Which guard stopped an example once the webhook was gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stopped {
     ByApiServer,
     ByController,
-    /// No controller reads the kind: it is stored, and nothing happens.
-    NobodyReads,
 }
 
 pub(crate) async fn every_rule_stands_three_times(context: &Context) -> Outcome {
@@ -50,17 +48,10 @@ pub(crate) async fn every_rule_stands_three_times(context: &Context) -> Outcome 
             Ok(())
         })
         .await?;
-        for walker in walkers
-            .iter()
-            .filter(|one| !stopped.contains_key(&one.number))
-            .collect::<Vec<_>>()
-        {
-            let guard = if WITH_A_CONTROLLER.contains(&walker.example.kind()) {
-                Stopped::ByController
-            } else {
-                Stopped::NobodyReads
-            };
-            stopped.insert(walker.number, guard);
+        for walker in &walkers {
+            stopped
+                .entry(walker.number)
+                .or_insert(Stopped::ByController);
         }
         let let_in = |walker: &&Walker| stopped[&walker.number] == Stopped::ByController;
         let (versions, new): (Vec<_>, Vec<_>) = walkers
@@ -77,15 +68,15 @@ pub(crate) async fn every_rule_stands_three_times(context: &Context) -> Outcome 
         let unruled = async {
             let known_to_cel: Vec<_> = walkers
                 .iter()
-                .filter(|walker| walker.example.kind() == "EtcdCluster" && !walker.is_change())
+                .filter(|walker| !walker.is_change())
                 .filter(|walker| stopped[&walker.number] == Stopped::ByApiServer)
                 .collect();
             held(context, &known_to_cel).await?;
             changes.hold().await
         };
-        without_rules_in_the_definition(context, Box::pin(unruled))
+        without_rules_in_the_definitions(context, &walkers, Box::pin(unruled))
             .await
-            .context("with the rules of the definition gone as well")
+            .context("with the rules of the definitions gone as well")
     };
     without_admission(context, Box::pin(unguarded)).await?;
     changes
@@ -115,7 +106,6 @@ fn table(walkers: &[Walker], stopped: &BTreeMap<usize, Stopped>) -> anyhow::Resu
         let guard = match guard {
             Stopped::ByApiServer => "refused by the API server",
             Stopped::ByController => "held by the controller, nothing touched",
-            Stopped::NobodyReads => "stored, and no controller reads the kind",
         };
         write!(text, "\n  {kind:<12} {count:>3} {guard}")?;
     }

@@ -70,12 +70,12 @@ impl<'a> Running<'a> {
         }
         let target = walker.example.new["spec"]["version"].clone();
         cluster.change(&json!({"version": target})).await?;
-        stalled(self.context, cluster.name(), &walker.words).await?;
+        stalled(self.context.clusters(), cluster.name(), &walker.words).await?;
         let before = members(self.context, cluster.name()).await?;
         ensure!(!before.is_empty(), "the cluster has members");
         // A second look, at a spec that differs in nothing that matters: still held, still untouched.
         cluster.change(&json!({"deletionProtection": true})).await?;
-        stalled(self.context, cluster.name(), &walker.words).await?;
+        stalled(self.context.clusters(), cluster.name(), &walker.words).await?;
         let after = members(self.context, cluster.name()).await?;
         ensure!(before == after, "held, and yet {before:?} became {after:?}");
         cluster
