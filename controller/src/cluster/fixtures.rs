@@ -90,6 +90,7 @@ pub(crate) fn nothing() -> Observed {
         certificates: None,
         rotation_request: None,
         relied: Relied::Unknown,
+        saved: None,
     }
 }
 

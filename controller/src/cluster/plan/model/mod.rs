@@ -289,6 +289,7 @@ impl World {
             )),
             rotation_request: None,
             relied: Relied::Unknown,
+            saved: None,
         }
     }
 
