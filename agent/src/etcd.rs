@@ -59,7 +59,7 @@ pub(crate) async fn choose(access: &EtcdAccess, places: &Places) -> Result<Sourc
         }
     }
     let answers: Vec<&Answer> = asked.iter().map(|(_, _, answer)| answer).collect();
-    let index = best(&answers, access.cluster_id.as_deref()).map_err(|failure| {
+    let index = best(&answers, access).map_err(|failure| {
         // Where nobody answered, the first reason why is the best there is.
         failures
             .into_iter()
@@ -68,7 +68,9 @@ pub(crate) async fn choose(access: &EtcdAccess, places: &Places) -> Result<Sourc
             .unwrap_or(failure)
     })?;
     let (endpoint, mut client, answer) = asked.swap_remove(index);
-    linearizable(&mut client, endpoint).await?;
+    if !access.lone {
+        linearizable(&mut client, endpoint).await?;
+    }
     Ok(Source {
         client,
         answer,
@@ -77,8 +79,8 @@ pub(crate) async fn choose(access: &EtcdAccess, places: &Places) -> Result<Sourc
 }
 
 /// The healthy one that is furthest along. Pure.
-fn best(answers: &[&Answer], cluster_id: Option<&str>) -> Result<usize, Failure> {
-    if let Some(wanted) = cluster_id {
+fn best(answers: &[&Answer], access: &EtcdAccess) -> Result<usize, Failure> {
+    if let Some(wanted) = access.cluster_id.as_deref() {
         let id = u64::from_str_radix(wanted.trim_start_matches("0x"), 16).map_err(|_| {
             Failure::invalid(format!(
                 "\"{wanted}\" is no cluster ID: it must be hexadecimal"
@@ -103,7 +105,7 @@ fn best(answers: &[&Answer], cluster_id: Option<&str>) -> Result<usize, Failure>
     let voters = answers
         .iter()
         .enumerate()
-        .filter(|(_, answer)| !answer.learner && answer.leader != 0);
+        .filter(|(_, answer)| !answer.learner && (access.lone || answer.leader != 0));
     voters
         .max_by_key(|(_, answer)| (answer.applied, answer.revision))
         .map(|(index, _)| index)
@@ -256,6 +258,13 @@ mod tests {
         }
     }
 
+    fn of(cluster_id: &str) -> EtcdAccess {
+        EtcdAccess {
+            cluster_id: Some(cluster_id.to_owned()),
+            ..EtcdAccess::default()
+        }
+    }
+
     #[test]
     fn the_member_with_a_leader_that_is_furthest_along_is_asked() {
         let (behind, ahead, alone) = (answer(1, 5), answer(1, 9), answer(0, 12));
@@ -264,26 +273,36 @@ mod tests {
             ..answer(1, 20)
         };
         assert_eq!(
-            best(&[&behind, &ahead, &alone, &learner], Some("ABC")).unwrap(),
+            best(&[&behind, &ahead, &alone, &learner], &of("ABC")).unwrap(),
             1
         );
     }
 
     #[test]
     fn without_a_leader_no_backup_is_taken() {
-        let failure = best(&[&answer(0, 12), &answer(0, 3)], None).unwrap_err();
+        let failure = best(&[&answer(0, 3), &answer(0, 12)], &of("abc")).unwrap_err();
         assert_eq!(failure.reason, FailureReason::NoQuorum);
         assert_eq!(
-            best(&[], None).unwrap_err().reason,
+            best(&[], &of("abc")).unwrap_err().reason,
             FailureReason::EtcdUnreachable
         );
+        let lone = EtcdAccess {
+            lone: true,
+            ..of("abc")
+        };
+        let learner = Answer {
+            learner: true,
+            ..answer(0, 20)
+        };
+        let left = [&answer(0, 3), &answer(0, 12), &learner];
+        assert_eq!(best(&left, &lone).unwrap(), 1, "unless it is asked for");
     }
 
     #[test]
     fn another_cluster_is_refused_and_a_bad_id_said() {
-        let failure = best(&[&answer(1, 1)], Some("def")).unwrap_err();
+        let failure = best(&[&answer(1, 1)], &of("def")).unwrap_err();
         assert_eq!(failure.reason, FailureReason::DifferentCluster);
-        let failure = best(&[&answer(1, 1)], Some("hello")).unwrap_err();
+        let failure = best(&[&answer(1, 1)], &of("hello")).unwrap_err();
         assert_eq!(failure.reason, FailureReason::InvalidOrder);
     }
 }

@@ -27,7 +27,7 @@ pub use policy::{BadDefault, EndOfLife, Policy, Running, StepRefusal, VersionSte
 pub use size::{ClusterSize, round_up_size};
 pub use validated::{ValidatedBackup, ValidatedCluster, ValidatedRestore};
 pub use validation::{
-    AS_WRITTEN, Judgement, Reason, Violation, Warning, judge, judge_backup, judge_delete,
-    judge_restore, judge_scale, judge_unknown, same_requests,
+    AS_WRITTEN, Judgement, Reason, Recovery, Violation, Warning, judge, judge_backup, judge_delete,
+    judge_restore, judge_scale, judge_unknown, recovery_refused, same_requests,
 };
 pub use version::{Minor, Version};

@@ -98,6 +98,9 @@ pub struct EtcdAccess {
     /// The cluster it has to be, in hexadecimal: a snapshot of another is not taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
+    /// No quorum serves, and what a lone member has is wanted all the same: before it is given up.
+    #[serde(default)]
+    pub lone: bool,
 }
 
 /// Names of files in a Secret.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use etcd_operator_api::v1beta2::EtcdClusterStatus;
 use etcd_operator_webhook::surroundings::{Found, Looking, SecretData, Surroundings};
 use reviews::{cluster, create, create_other, delete, scale, update};
 use rig::{AUTOSCALER, quick, start};
@@ -252,6 +253,22 @@ impl Surroundings for Village {
         }))
     }
 
+    fn cluster_status<'a>(&'a self, _: &'a str, name: &'a str) -> Looking<'a, EtcdClusterStatus> {
+        let status = |serves: &str| {
+            serde_json::from_value(json!({"clusterID": "c1", "conditions": [{
+                "type": "Available", "status": serves, "reason": "R", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]}))
+            .unwrap()
+        };
+        Box::pin(ready(match name {
+            "a" => Found::Yes(status("True")),
+            "lost" => Found::Yes(status("False")),
+            "hidden" => Found::Unknown,
+            _ => Found::No,
+        }))
+    }
+
     fn backup<'a>(&'a self, _: &'a str, name: &'a str) -> Looking<'a> {
         Box::pin(ready(if name == "nightly" {
             Found::Yes(())
@@ -462,4 +479,28 @@ async fn backups_and_restores_are_filled_in_and_judged_at_paths_of_their_own() {
         .post("/validate-etcdrestore", again.to_string())
         .await;
     assert_eq!(status.as_u16(), 400);
+}
+
+#[tokio::test]
+async fn a_recovery_from_a_backup_is_refused_for_another_cluster_and_while_a_quorum_serves() {
+    let webhook = start(quick(), Some(Arc::new(Village))).await;
+    for (name, id, refusal) in [
+        ("lost", Some("c1"), None),
+        ("lost", Some("c2"), Some("this one is c1")),
+        ("a", Some("c1"), Some("while a quorum serves")),
+        // A plain restore in place is a declared one; what cannot be read says nothing, the controller asks again.
+        ("a", None, None),
+        ("hidden", Some("c1"), None),
+    ] {
+        let spec = json!({"backupName": "nightly", "etcdCluster": {"name": name, "clusterID": id}});
+        let response = webhook
+            .review("/validate-etcdrestore", &create_other("EtcdRestore", spec))
+            .await;
+        assert_eq!(response["allowed"], refusal.is_none(), "{name} {id:?}");
+        if let Some(words) = refusal {
+            let message = response["status"]["message"].as_str().unwrap();
+            assert!(message.contains(words), "{message}");
+            assert_eq!(cause_fields(&response), ["spec.etcdCluster.clusterID"]);
+        }
+    }
 }

@@ -157,8 +157,8 @@ pub struct RelianceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup_name: Option<String>,
 
-    /// `Always` takes a backup before each change of the minor version, and does not begin before it is good; `Never` does
-    /// not. Default: `Always`.
+    /// `Always` takes a backup before each change of the minor version, each restore in place and each recovery, and does not
+    /// begin before it is good; `Never` does not. Default: `Always`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before_risk: Option<BeforeRisk>,
 

@@ -108,6 +108,12 @@ pub struct EtcdClusterRef {
     /// Its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+
+    /// For a cluster that has lost its quorum for good: etcd's ID of the cluster that is meant, as `status.clusterID` has it. The
+    /// restore is refused while a quorum serves, and where the cluster is another by now: so it is done once.
+    #[serde(rename = "clusterID", default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub cluster_id: Option<String>,
 }
 
 /// An EtcdCluster to be made.

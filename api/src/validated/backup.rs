@@ -139,7 +139,11 @@ pub enum Source {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
     /// One that exists: its data are replaced.
-    InPlace(String),
+    InPlace {
+        name: String,
+        /// It has lost its quorum, and is this very cluster.
+        cluster_id: Option<String>,
+    },
     /// One to be made.
     New {
         name: String,

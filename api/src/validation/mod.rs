@@ -51,7 +51,7 @@ pub(crate) use backup::{cel as backup_cel_rules, read as read_backup};
 pub(crate) use cel::{CelRule, alpha as alpha_cel_rules, cluster as cluster_cel_rules};
 pub use finding::{Judgement, LONGEST_WARNING, Reason, Violation, Warning};
 pub use name::LONGEST as LONGEST_NAME;
-pub use requests::same_requests;
+pub use requests::{Recovery, recovery_refused, same_requests};
 pub use restore::judge as judge_restore;
 pub(crate) use restore::{cel as restore_cel_rules, read as read_restore};
 pub(crate) use text::CelMessage;

@@ -2,7 +2,7 @@
 
 use super::finding::{Judgement, Reason};
 use crate::v1beta2::condition::AVAILABLE;
-use crate::v1beta2::{EtcdCluster, RECOVER_FROM_SURVIVOR, SEED, Seed};
+use crate::v1beta2::{EtcdCluster, EtcdClusterStatus, RECOVER_FROM_SURVIVOR, SEED, Seed};
 
 fn annotation<'a>(cluster: &'a EtcdCluster, key: &str) -> Option<&'a String> {
     cluster.metadata.annotations.as_ref()?.get(key)
@@ -49,26 +49,48 @@ pub(super) fn check_recovery(
     };
     let field = format!("metadata.annotations[{RECOVER_FROM_SURVIVOR}]");
     let status = old.and_then(|old| old.status.as_ref());
-    let cluster_id = status.and_then(|status| status.cluster_id.as_ref());
+    if let Some((reason, words)) = recovery_refused(request, status, Recovery::FromSurvivor) {
+        judgement.refuse(field, reason, words);
+    }
+}
+
+/// From what a cluster is to be recovered that has lost its quorum for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    FromSurvivor,
+    FromBackup,
+}
+
+/// Why a recovery of the cluster with this ID is none of the cluster with this status.
+pub fn recovery_refused(
+    request: &str,
+    status: Option<&EtcdClusterStatus>,
+    recovery: Recovery,
+) -> Option<(Reason, String)> {
+    let cluster_id = status.and_then(|status| status.cluster_id.as_deref());
     if Some(request) != cluster_id {
         let words = cluster_id.map_or_else(
             || "must not be set: the cluster has no ID yet, and nothing to recover".to_owned(),
             |id| format!("must be the ID of the cluster that is meant: this one is {id}"),
         );
-        judgement.refuse(field, Reason::RecoveryOfAnother, words);
-        return;
+        return Some((Reason::RecoveryOfAnother, words));
     }
-    let available = status.is_some_and(|status| {
+    let served = status.is_some_and(|status| {
         let mut conditions = status.conditions.iter();
         conditions.any(|known| known.type_ == AVAILABLE && known.status == "True")
     });
-    if available {
-        judgement.refuse(
-            field,
-            Reason::RecoveryNotNeeded,
-            "must not be set while a quorum serves: it would give up every member but one; members that are lost are replaced without it",
-        );
-    }
+    let instead = match recovery {
+        Recovery::FromSurvivor => {
+            "it would give up every member but one; members that are lost are replaced without it"
+        }
+        Recovery::FromBackup => {
+            "members that are lost are replaced without it; to replace the data of a cluster that serves, leave `clusterID` out"
+        }
+    };
+    served.then(|| {
+        let words = format!("must not be set while a quorum serves: {instead}");
+        (Reason::RecoveryNotNeeded, words)
+    })
 }
 
 #[cfg(test)]
@@ -79,6 +101,8 @@ mod tests {
     use crate::v1beta2::{EtcdCluster, RECOVER_FROM_SURVIVOR, SEED};
     use crate::validation::{Reason, judge};
     use crate::{ValidatedCluster, examples};
+
+    use super::{Recovery, recovery_refused};
 
     fn with(key: &str, value: Option<&str>, status: Value) -> EtcdCluster {
         let mut cluster = examples::cluster(json!({"size": 3}));
@@ -142,6 +166,28 @@ mod tests {
             assert_eq!(found, reason);
             assert!(message.contains(words), "{message}");
         }
+    }
+
+    #[test]
+    fn a_recovery_from_a_backup_is_held_to_the_same_rules() {
+        let refused = |id: &str, cluster: &EtcdCluster| {
+            let found = recovery_refused(id, cluster.status.as_ref(), Recovery::FromBackup);
+            found.map(|(reason, _)| reason)
+        };
+        assert_eq!(refused("c1", &runs("False")), None);
+        assert_eq!(
+            refused("c2", &runs("False")),
+            Some(Reason::RecoveryOfAnother)
+        );
+        assert_eq!(
+            refused("c1", &runs("True")),
+            Some(Reason::RecoveryNotNeeded)
+        );
+        assert_eq!(
+            refused("c1", &asked("c1")),
+            Some(Reason::RecoveryOfAnother),
+            "no status, no ID"
+        );
     }
 
     #[test]

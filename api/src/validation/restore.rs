@@ -170,7 +170,10 @@ fn read_target(
                 IN_PLACE,
                 "in place: everything written since the backup is given up",
             );
-            Some(Target::InPlace(name.to_owned()))
+            Some(Target::InPlace {
+                name: name.to_owned(),
+                cluster_id: named(cluster.cluster_id.as_ref()).map(ToOwned::to_owned),
+            })
         }
         (None, Some(cluster)) => read_new(cluster, policy, judgement),
     }

@@ -77,6 +77,9 @@ pub fn save(
     };
     let mut etcd = subject.access.clone();
     etcd.auth = backup.auth_secret.is_some();
+    // What a lone member has may be old: it is saved only when somebody asks, or before it is given up.
+    etcd.lone &= matches!(cause, Cause::Request(_) | Cause::RunNow(_));
+    let before_a_step = matches!(cause, Cause::Request(_));
     if subject.issues {
         mounts.etcd = Some(run.to_owned());
         etcd.tls = Some(tls_files(SecretKeys::STANDARD));
@@ -89,7 +92,8 @@ pub fn save(
         etcd,
         store,
         naming: match backup.recurrence {
-            Recurrence::Once => Naming::Exact,
+            // What stands there may be the very snapshot that the step is about to restore.
+            Recurrence::Once if !before_a_step => Naming::Exact,
             _ => Naming::Repeated,
         },
         owner: Owner {
@@ -99,12 +103,10 @@ pub fn save(
             cluster,
         },
         run: run.to_owned(),
-        retention: Retention {
-            count: backup
-                .retention
-                .count
-                .and_then(|count| u32::try_from(count).ok()),
-            age_seconds: backup.retention.age.map(|age| age.as_secs()),
+        retention: if before_a_step {
+            Retention::default()
+        } else {
+            retention(backup)
         },
     };
     let pod = agents::pod_spec(
@@ -115,6 +117,16 @@ pub fn save(
     );
     let metadata = metadata(backup, run, Purpose::Save, Some(cause));
     Ok(agents::job(metadata, pod, timeout_seconds(backup)))
+}
+
+fn retention(backup: &ValidatedBackup) -> Retention {
+    Retention {
+        count: backup
+            .retention
+            .count
+            .and_then(|count| u32::try_from(count).ok()),
+        age_seconds: backup.retention.age.map(|age| age.as_secs()),
+    }
 }
 
 /// The Job that restores what a run has saved on scratch space, and throws it away.
@@ -206,5 +218,66 @@ fn metadata(
             block_owner_deletion: Some(true),
         }]),
         ..ObjectMeta::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_operator_api::Policy;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The order that a run for this cause gets.
+    fn order(cause: &Cause) -> (Naming, Retention, bool) {
+        let backup: EtcdBackup = serde_json::from_value(json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdBackup",
+            "metadata": {"name": "once", "namespace": "n", "uid": "u"},
+            "spec": {"clusterName": "c", "pvc": {"claimName": "backups", "path": "etcd.backup"}},
+        }))
+        .unwrap();
+        let mut backup = ValidatedBackup::new(&backup, &Policy::default()).unwrap();
+        backup.retention.count = Some(1);
+        let subject = Subject {
+            access: etcd_operator_api::orders::EtcdAccess {
+                lone: true,
+                ..Default::default()
+            },
+            client_secret: None,
+            issues: false,
+            repository: None,
+        };
+        let job = save(&backup, &subject, "image", "run", cause).unwrap();
+        let pod = job.spec.unwrap().template.spec.unwrap();
+        let order = pod.containers[0]
+            .env
+            .clone()
+            .unwrap()
+            .remove(0)
+            .value
+            .unwrap();
+        match serde_json::from_str(&order).unwrap() {
+            Order::Save {
+                naming,
+                retention,
+                etcd,
+                ..
+            } => (naming, retention, etcd.lone),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_run_before_a_step_neither_replaces_nor_prunes_what_the_step_may_be_about_to_restore() {
+        let (naming, retention, lone) = order(&Cause::Generation(1));
+        assert_eq!(
+            (naming, retention.count, lone),
+            (Naming::Exact, Some(1), false)
+        );
+        let (naming, retention, lone) = order(&Cause::Request("a step".to_owned()));
+        assert_eq!(
+            (naming, retention.count, lone),
+            (Naming::Repeated, None, true)
+        );
     }
 }

@@ -6,13 +6,16 @@ use std::collections::BTreeMap;
 use etcd_operator_api::{
     ValidatedBackup, ValidatedCluster,
     orders::EtcdAccess,
-    v1beta2::{EtcdBackup, EtcdCluster},
+    v1beta2::{EtcdBackup, EtcdCluster, condition::AVAILABLE},
     validated,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    batch::v1::Job,
-    core::v1::{Pod, Secret},
+use k8s_openapi::{
+    api::{
+        batch::v1::Job,
+        core::v1::{Pod, Secret},
+    },
+    apimachinery::pkg::apis::meta::v1::Condition,
 };
 use kube::{Api, ResourceExt, api::ListParams};
 
@@ -193,6 +196,10 @@ async fn subject(
     Ok(of_cluster(&object, &cluster))
 }
 
+fn serves(known: &Condition) -> bool {
+    known.type_ == AVAILABLE && known.status == "True"
+}
+
 pub(super) fn of_cluster(
     object: &EtcdCluster,
     cluster: &ValidatedCluster,
@@ -211,6 +218,7 @@ pub(super) fn of_cluster(
             endpoints: access::endpoints(cluster, &status),
             tls: users.map(|secret| tls_files(secret.keys)),
             auth: false,
+            lone: !status.conditions.iter().any(serves),
             cluster_id: status.cluster_id,
         },
         client_secret: users.map(|secret| secret.name.clone()),

@@ -233,7 +233,10 @@ pub(crate) async fn perform(
         Step::Renew { members } => {
             certificates::issue(context, cluster, members, seen.now, founding).await?;
         }
-        Step::Start { members, .. } => {
+        Step::Start { members, why } => {
+            if *why == Why::ToGoOnAlone {
+                still_to_go_alone(context, cluster, seen, step).await?;
+            }
             let pods = members
                 .iter()
                 .map(|member| pod_of(context, cluster, seen, member))
@@ -411,6 +414,28 @@ async fn nobody_else_is_left(
         });
     }
     Ok(())
+}
+
+/// A survivor strikes the others out when it starts: whether that is still what is recorded is not a matter for a cache.
+async fn still_to_go_alone(
+    context: &Context,
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+    step: &Step,
+) -> Result<(), ActError> {
+    let api: Api<EtcdCluster> = Api::namespaced(context.client.clone(), &cluster.namespace);
+    let live = api.get(&cluster.name).await;
+    let live = live.map_err(|source| ActError::Api {
+        what: format!("EtcdCluster {}", cluster.name),
+        source,
+    })?;
+    let recorded = live.status.and_then(|status| status.recovery);
+    if live.metadata.uid.as_ref() == Some(&cluster.uid) && recorded == seen.recovery {
+        return Ok(());
+    }
+    Err(ActError::OutOfDate {
+        what: step.to_string(),
+    })
 }
 
 /// A member comes back as the version its claim says: only a deliberate restart moves it to another.

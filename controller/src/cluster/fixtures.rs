@@ -91,6 +91,7 @@ pub(crate) fn nothing() -> Observed {
         certificates: None,
         rotation_request: None,
         relied: Relied::Unknown,
+        saved: None,
     }
 }
 

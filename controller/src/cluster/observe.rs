@@ -103,6 +103,10 @@ pub(crate) async fn observe(
             member.defragmented = known.defragmented.as_ref().map(|at| at.0);
         }
     }
+    let saved = match (&quorum, cluster_id) {
+        (None, Some(_)) => reliance::saved(&context.client, cluster).await,
+        _ => None,
+    };
     let available = status
         .conditions
         .iter()
@@ -144,6 +148,7 @@ pub(crate) async fn observe(
         certificates: secrets.certificates.clone(),
         rotation_request,
         relied: reliance::look(&context.client, cluster).await,
+        saved,
     };
     Ok(Look {
         seen,

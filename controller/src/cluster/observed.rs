@@ -9,7 +9,10 @@ use etcd_operator_api::{
 };
 use jiff::Timestamp;
 
-use super::{children::InPlace, reliance::Relied};
+use super::{
+    children::InPlace,
+    reliance::{Relied, Saved},
+};
 use crate::etcd::{Alarm, AlarmKind, Answer};
 
 /// One look at a cluster: its durable records, its children, and what etcd itself says.
@@ -64,6 +67,8 @@ pub struct Observed {
     pub rotation_request: Option<String>,
     /// The EtcdBackup it relies on.
     pub relied: Relied,
+    /// Its newest good snapshot; looked for while no quorum serves.
+    pub saved: Option<Saved>,
 }
 
 /// What is known of the certificates we issue.

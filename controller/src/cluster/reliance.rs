@@ -2,11 +2,11 @@
 
 use etcd_operator_api::{
     ValidatedCluster,
-    v1beta2::{EtcdBackup, RunResult},
+    v1beta2::{BackupRun, EtcdBackup, RunResult},
     validated::Reliance,
 };
 use jiff::Timestamp;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 
 /// What is known of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct RunFacts {
 }
 
 /// Reads the EtcdBackup that the cluster names.
-pub(super) async fn look(client: &Client, cluster: &ValidatedCluster) -> Relied {
+pub(crate) async fn look(client: &Client, cluster: &ValidatedCluster) -> Relied {
     let Some(reliance) = &cluster.backup else {
         return Relied::Unknown;
     };
@@ -58,6 +58,55 @@ pub(super) async fn look(client: &Client, cluster: &ValidatedCluster) -> Relied 
             Relied::Unknown
         }
     }
+}
+
+/// The newest good snapshot of a cluster, wherever it was saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// The EtcdBackup that took it.
+    pub backup: String,
+    pub revision: Option<i64>,
+    pub at: Option<Timestamp>,
+}
+
+/// Asks every EtcdBackup of the namespace that saves this cluster; nothing where they cannot be read.
+pub(super) async fn saved(client: &Client, cluster: &ValidatedCluster) -> Option<Saved> {
+    let api: Api<EtcdBackup> = Api::namespaced(client.clone(), &cluster.namespace);
+    match api.list(&ListParams::default()).await {
+        Ok(found) => newest_of(&found.items, cluster),
+        Err(error) => {
+            tracing::debug!(%error, "backups could not be read");
+            None
+        }
+    }
+}
+
+fn newest_of(backups: &[EtcdBackup], cluster: &ValidatedCluster) -> Option<Saved> {
+    backups
+        .iter()
+        .filter(|backup| backup.spec.cluster_name.as_ref() == Some(&cluster.name))
+        .filter_map(|backup| {
+            let run = newest(&backup.status.as_ref()?.history)?;
+            Some(Saved {
+                backup: backup.name_any(),
+                revision: run.etcd_revision,
+                at: run.started.as_ref().map(|at| at.0),
+            })
+        })
+        .max_by_key(|saved| saved.at)
+}
+
+/// The newest good run. One that was taken before a risky step may be of a lone member that was behind: then the one that has most.
+pub(crate) fn newest(history: &[BackupRun]) -> Option<&BackupRun> {
+    let is_good =
+        |run: &&BackupRun| run.result == Some(RunResult::Succeeded) && run.snapshot.is_some();
+    let first = history.iter().find(is_good)?;
+    if first.request.is_none() {
+        return Some(first);
+    }
+    // Of several that have as much, the newest, which stands first.
+    let oldest_first = history.iter().rev().filter(is_good);
+    oldest_first.max_by_key(|run| run.etcd_revision)
 }
 
 fn facts(backup: &EtcdBackup, cluster: &ValidatedCluster) -> BackupFacts {
@@ -173,6 +222,27 @@ mod tests {
             ..BackupFacts::default()
         };
         assert_eq!(said(&Relied::Found(never)), Some((false, "NoBackup")));
+    }
+
+    #[test]
+    fn the_newest_good_backup_is_not_one_of_a_lone_member_that_was_behind() {
+        let run = |name: &str, result: &str, revision: i64, request: Option<&str>| json!({"name": name, "result": result, "etcdRevision": revision, "request": request, "snapshot": name});
+        let chosen = |history: serde_json::Value| {
+            let history: Vec<BackupRun> = serde_json::from_value(history).unwrap();
+            newest(&history).map(|run| run.name.clone())
+        };
+        assert_eq!(chosen(json!([])), None);
+        let failed = run("r4", "Failed", 0, None);
+        let nightly = run("r2", "Succeeded", 100, None);
+        let older = run("r1", "Succeeded", 120, None);
+        for (first, expected) in [
+            (run("r3", "Succeeded", 90, None), "r3"),
+            (run("r3", "Succeeded", 120, Some("a step")), "r3"),
+            (run("r3", "Succeeded", 90, Some("a step")), "r1"),
+        ] {
+            let history = json!([failed, first, nightly, older]);
+            assert_eq!(chosen(history).as_deref(), Some(expected));
+        }
     }
 
     #[test]

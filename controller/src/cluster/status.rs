@@ -52,10 +52,11 @@ pub(crate) fn status(
     let ready_members = i32::try_from(ready.len()).unwrap_or(i32::MAX);
     let size = i32::try_from(cluster.size.members()).unwrap_or(i32::MAX);
     let running = running_version(seen);
+    // While members that were set aside run, a quorum may still be theirs.
+    let stopped = seen.aside.values().all(|member| member.pod.is_none());
     let cluster_id = before.cluster_id.clone().or_else(|| {
-        seen.quorum
-            .as_ref()
-            .map(|quorum| format!("{:x}", quorum.cluster_id))
+        let quorum = seen.quorum.as_ref().filter(|_| stopped);
+        quorum.map(|quorum| format!("{:x}", quorum.cluster_id))
     });
     let available = seen.quorum.is_some();
     let formed = cluster_id.is_some();

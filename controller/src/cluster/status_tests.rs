@@ -67,6 +67,19 @@ fn a_cluster_at_rest_is_ready_available_and_honest_about_its_generation() {
 }
 
 #[test]
+fn the_id_of_a_cluster_is_not_taken_from_those_that_were_set_aside() {
+    let mut seen = at_rest();
+    seen.cluster_id = None;
+    let id = |seen: &Observed| published(seen).status.unwrap().cluster_id;
+    assert_eq!(id(&seen).as_deref(), Some("c1"));
+    let old = seen.members["c-d"].clone();
+    seen.aside.insert("c-old".to_owned(), old);
+    assert_eq!(id(&seen), None);
+    seen.aside.get_mut("c-old").unwrap().pod = None;
+    assert_eq!(id(&seen).as_deref(), Some("c1"));
+}
+
+#[test]
 fn every_known_condition_is_there_from_the_first_look_on() {
     let object = published(&nothing());
     for type_ in [

@@ -6,7 +6,7 @@ use etcd_operator_api::{
     ValidatedCluster, ValidatedRestore,
     orders::{Order, SnapshotRef},
     v1beta2::{
-        BootstrapMember, BootstrapRecord, EtcdCluster, EtcdClusterStatus, EtcdRestore,
+        BootstrapMember, BootstrapRecord, EtcdBackup, EtcdCluster, EtcdClusterStatus, EtcdRestore,
         EtcdRestoreStatus, FormerMembers, Seed,
     },
 };
@@ -73,6 +73,7 @@ impl fmt::Display for Step {
             Self::Create { cluster } => write!(f, "make EtcdCluster {}", cluster.name_any()),
             Self::Hold => write!(f, "keep the restore until its cluster is whole"),
             Self::LetGo => write!(f, "let the restore go"),
+            Self::RequestBackup { backup, .. } => write!(f, "ask EtcdBackup {backup} for a run"),
             Self::Replace { .. } => write!(f, "set the members aside and start from the snapshot"),
             Self::GoBack => write!(f, "go back to the members that were set aside"),
         }
@@ -175,6 +176,14 @@ pub(super) async fn perform(
                     &PatchParams::default(),
                     &Patch::Merge(&change),
                 )
+                .await
+                .map_err(failed)?;
+        }
+        Step::RequestBackup { backup, word } => {
+            let backups: Api<EtcdBackup> = Api::namespaced(client(), &restore.namespace);
+            let asked = json!({"status": {"requested": word}});
+            backups
+                .patch_status(backup, &PatchParams::default(), &Patch::Merge(&asked))
                 .await
                 .map_err(failed)?;
         }

@@ -23,9 +23,10 @@ pub(crate) enum Unfit {
     )]
     Quota { size: u64, quota: u64 },
     #[error(
-        "the snapshot has {} and each volume {}: let `storage.size` be larger",
+        "the snapshot has {}, each volume {}, and to restore it takes {}: let `storage.size` be larger",
         display_bytes(*.size),
-        display_bytes(*.volume)
+        display_bytes(*.volume),
+        display_bytes(room(*.size))
     )]
     Volume { size: u64, volume: u64 },
 }
@@ -38,6 +39,12 @@ impl Unfit {
             Self::Volume { .. } => "LargerThanVolume",
         }
     }
+}
+
+/// What a member's volume must hold for a while: the snapshot, the database made of it, and etcd's logs.
+const fn room(size: u64) -> u64 {
+    const LOGS: u64 = 160 << 20;
+    size.saturating_mul(2).saturating_add(LOGS)
 }
 
 /// A plain snapshot does not say which etcd it was taken from: then any that this operator knows is tried.
@@ -61,7 +68,7 @@ pub(crate) fn fits(
         return Err(Unfit::Quota { size, quota });
     }
     match &cluster.storage {
-        Storage::Claim(settings) if size >= settings.size_bytes => Err(Unfit::Volume {
+        Storage::Claim(settings) if room(size) > settings.size_bytes => Err(Unfit::Volume {
             size,
             volume: settings.size_bytes,
         }),
@@ -97,5 +104,10 @@ mod tests {
         let unfit = fits(&target, None, 3 * GIB).unwrap_err();
         assert_eq!(unfit.reason(), "LargerThanQuota");
         assert!(unfit.to_string().contains("3Gi"), "{unfit}");
+        // It is there twice for a moment: to learn that after the old members have stopped would be late.
+        let small = cluster(json!({"version": "3.6.16", "storage": {"size": "2Gi"}}));
+        assert_eq!(fits(&small, None, GIB / 2), Ok(()));
+        let unfit = fits(&small, None, GIB).unwrap_err();
+        assert_eq!(unfit.reason(), "LargerThanVolume");
     }
 }

@@ -1,9 +1,9 @@
 //! Gathers what is known of one restore, live: restores are few, and each look is a handful of requests.
 
 use etcd_operator_api::{
-    ValidatedBackup, ValidatedRestore,
+    ValidatedBackup, ValidatedCluster, ValidatedRestore,
     orders::Store,
-    v1beta2::{EtcdBackup, EtcdCluster, EtcdRestore, RunResult},
+    v1beta2::{EtcdBackup, EtcdCluster, EtcdRestore},
     validated::{Source, Target},
 };
 use jiff::Timestamp;
@@ -15,7 +15,10 @@ use super::{
     act::{ActError, job_name, read},
     plan::{Hindrance, JobFacts, Observed, hindrance},
 };
-use crate::agents;
+use crate::{
+    agents,
+    cluster::reliance::{self, Relied},
+};
 
 pub(super) async fn observe(
     context: &Context,
@@ -25,10 +28,17 @@ pub(super) async fn observe(
     let namespace = &restore.namespace;
     let client = || context.client.clone();
     let target = match &restore.target {
-        Target::InPlace(name) | Target::New { name, .. } => name,
+        Target::InPlace { name, .. } | Target::New { name, .. } => name,
     };
     let clusters: Api<EtcdCluster> = Api::namespaced(client(), namespace);
     let cluster = read(&clusters, target).await?;
+    let relied = match cluster
+        .as_ref()
+        .map(|found| ValidatedCluster::new(found, &context.policy))
+    {
+        Some(Ok(found)) => reliance::look(&context.client, &found).await,
+        _ => Relied::Unknown,
+    };
     let jobs: Api<Job> = Api::namespaced(client(), namespace);
     let job = match read(&jobs, &job_name(restore)).await? {
         Some(job) => Some(job_facts(context, restore, &job).await?),
@@ -40,6 +50,7 @@ pub(super) async fn observe(
         source: source(context, object, restore).await?,
         job,
         cluster,
+        relied,
         deleted: object.metadata.deletion_timestamp.is_some(),
         held: object.finalizers().iter().any(|held| held == FINALIZER),
     })
@@ -81,10 +92,8 @@ async fn source(
         }
     };
     let newest = || {
-        let runs = backup.status.iter().flat_map(|status| &status.history);
-        runs.into_iter()
-            .find(|run| run.result == Some(RunResult::Succeeded) && run.snapshot.is_some())
-            .and_then(|run| run.snapshot.clone())
+        let status = backup.status.as_ref()?;
+        reliance::newest(&status.history)?.snapshot.clone()
     };
     Ok(chosen
         .or_else(|| snapshot.clone())

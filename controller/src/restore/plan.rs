@@ -6,8 +6,10 @@
 use std::time::Duration;
 
 use etcd_operator_api::{
-    Policy, ValidatedCluster, ValidatedRestore, Version,
+    Policy, Recovery, ValidatedCluster, ValidatedRestore, Version,
     orders::{Facts, FailureReason, Report, Store},
+    quantity::Amount,
+    recovery_refused,
     v1beta2::{
         EtcdCluster, EtcdClusterSpec, EtcdRestoreStatus, RestorePhase, SEED, Seed,
         condition::{READY, STALLED},
@@ -17,7 +19,11 @@ use etcd_operator_api::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::fits;
-use crate::cluster::observed::is_ephemeral;
+use crate::cluster::{
+    observed::is_ephemeral,
+    plan::before_risk::{self, First},
+    reliance::Relied,
+};
 
 /// One look at a restore.
 #[derive(Clone, Debug)]
@@ -30,6 +36,8 @@ pub(crate) struct Observed {
     pub(crate) job: Option<JobFacts>,
     /// The EtcdCluster of the target's name.
     pub(crate) cluster: Option<EtcdCluster>,
+    /// The EtcdBackup that it relies on.
+    pub(crate) relied: Relied,
     /// Somebody deletes the restore.
     pub(crate) deleted: bool,
     /// Our finalizer is on it.
@@ -67,6 +75,8 @@ pub(crate) enum Step {
     Hold,
     /// Let it go.
     LetGo,
+    /// Ask the EtcdBackup that the EtcdCluster relies on for a run, before its data are replaced.
+    RequestBackup { backup: String, word: String },
     /// Give the EtcdCluster a new beginning from the snapshot; its old members are set aside.
     Replace { seed: Box<Seed> },
     /// Let the old members be the cluster again.
@@ -214,6 +224,9 @@ fn inspect(restore: &ValidatedRestore, seen: &Observed, policy: &Policy) -> Plan
     if let Err(why) = target_is_there(restore, seen) {
         return Plan::stalled(before, why);
     }
+    if let Some(plan) = not_meant(restore, seen) {
+        return plan;
+    }
     let (store, snapshot) = match &seen.source {
         Ok(source) => source.clone(),
         Err(why) => return Plan::stalled(before, why.clone()),
@@ -280,7 +293,7 @@ fn target_is_there(restore: &ValidatedRestore, seen: &Observed) -> Result<(), Hi
                 ),
             ))
         }
-        (Target::InPlace(name), None) => Err(hindrance(
+        (Target::InPlace { name, .. }, None) => Err(hindrance(
             "ClusterMissing",
             format!("EtcdCluster {name} does not exist: to make it, use `newCluster`"),
         )),
@@ -303,14 +316,8 @@ fn check(restore: &ValidatedRestore, seen: &Observed, policy: &Policy, facts: &F
         Ok(target) => target,
         Err(why) => return Plan::failed(why),
     };
-    if matches!(restore.target, Target::InPlace(_)) && is_ephemeral(&target) {
-        return Plan::failed(hindrance(
-            "NoWayBack",
-            "the members live on scratch space, which goes with their pods: there would be no way back. Restore into a new cluster",
-        ));
-    }
-    if let Err(unfit) = fits::fits(&target, taken_from, facts.size) {
-        return Plan::failed(hindrance(unfit.reason(), unfit.to_string()));
+    if let Err(why) = suits(restore, &target, taken_from, facts.size) {
+        return Plan::failed(why);
     }
     Plan {
         facts: Some(facts.clone()),
@@ -323,6 +330,23 @@ fn check(restore: &ValidatedRestore, seen: &Observed, policy: &Policy, facts: &F
             ),
         )
     }
+}
+
+/// The snapshot fits the cluster, and there is a way back.
+fn suits(
+    restore: &ValidatedRestore,
+    target: &ValidatedCluster,
+    taken_from: Option<Version>,
+    size: u64,
+) -> Result<(), Hindrance> {
+    if matches!(restore.target, Target::InPlace { .. }) && is_ephemeral(target) {
+        return Err(hindrance(
+            "NoWayBack",
+            "the members live on scratch space, which goes with their pods: there would be no way back. Restore into a new cluster",
+        ));
+    }
+    fits::fits(target, taken_from, size)
+        .map_err(|unfit| hindrance(unfit.reason(), unfit.to_string()))
 }
 
 /// The cluster as it is to be, with every rule held.
@@ -339,7 +363,7 @@ fn target(
             object.metadata.uid = Some(restore.uid.clone());
             object
         }
-        Target::InPlace(_) => seen.cluster.clone().unwrap_or_else(|| {
+        Target::InPlace { .. } => seen.cluster.clone().unwrap_or_else(|| {
             // Seen before; without it no rule is held.
             EtcdCluster::new("", EtcdClusterSpec::default())
         }),
@@ -354,7 +378,7 @@ fn target(
 fn new_cluster(restore: &ValidatedRestore, taken_from: Option<&str>) -> EtcdCluster {
     let (name, mut spec) = match &restore.target {
         Target::New { name, spec } => (name.as_str(), (**spec).clone()),
-        Target::InPlace(name) => (name.as_str(), EtcdClusterSpec::default()),
+        Target::InPlace { name, .. } => (name.as_str(), EtcdClusterSpec::default()),
     };
     if spec.version.as_deref().is_none_or(str::is_empty) {
         spec.version = taken_from.map(ToOwned::to_owned);
@@ -368,11 +392,7 @@ fn new_cluster(restore: &ValidatedRestore, taken_from: Option<&str>) -> EtcdClus
 fn seed(restore: &ValidatedRestore, seen: &Observed) -> Result<Seed, Hindrance> {
     let (store, _) = seen.source.clone()?;
     let status = &seen.status;
-    let bytes = status.size.as_ref().and_then(|size| {
-        etcd_operator_api::quantity::Amount::parse(size)
-            .ok()?
-            .bytes()
-    });
+    let bytes = size_of(status);
     let seed = Seed {
         restore: restore.name.clone(),
         restore_uid: restore.uid.clone(),
@@ -388,6 +408,27 @@ fn seed(restore: &ValidatedRestore, seen: &Observed) -> Result<Seed, Hindrance> 
     Ok(seed.from_store(store))
 }
 
+/// The snapshot's size, as far as its status has it.
+fn size_of(status: &EtcdRestoreStatus) -> Option<u64> {
+    Amount::parse(status.size.as_ref()?).ok()?.bytes()
+}
+
+/// A recovery of another cluster than the one that is there, or of one that a quorum serves: it is over before it has begun. Were it to
+/// wait, a quorum that is missed for a moment some day would let it loose.
+fn not_meant(restore: &ValidatedRestore, seen: &Observed) -> Option<Plan> {
+    let Target::InPlace {
+        cluster_id: Some(meant),
+        ..
+    } = &restore.target
+    else {
+        return None;
+    };
+    let status = seen.cluster.as_ref()?.status.as_ref();
+    let (reason, words) = recovery_refused(meant, status, Recovery::FromBackup)?;
+    let words = format!("`etcdCluster.clusterID` {words}: nothing is touched");
+    Some(Plan::failed(hindrance(reason.as_str(), words)))
+}
+
 /// The snapshot is sound and fits: the cluster gets it.
 fn deliver(restore: &ValidatedRestore, seen: &Observed, policy: &Policy) -> Plan {
     use RestorePhase::{Checking, Restoring, Starting};
@@ -398,7 +439,7 @@ fn deliver(restore: &ValidatedRestore, seen: &Observed, policy: &Policy) -> Plan
         .is_some_and(|cluster| is_made_by(restore, cluster));
     let record = ours(restore, seen);
     if made || record.is_some() {
-        return follow(seen, record.is_some());
+        return follow(restore, seen, record.is_some());
     }
     if begun {
         return Plan::failed(hindrance(
@@ -423,16 +464,32 @@ fn deliver(restore: &ValidatedRestore, seen: &Observed, policy: &Policy) -> Plan
         };
         return Plan::working(Restoring, Some(step), format!("making EtcdCluster {name}"));
     };
-    replace(seen, policy, cluster, seed)
+    not_meant(restore, seen).unwrap_or_else(|| replace(restore, seen, policy, cluster, seed))
 }
 
 /// In place: the old members are set aside, and new ones start from the snapshot.
-fn replace(seen: &Observed, policy: &Policy, cluster: &EtcdCluster, seed: Seed) -> Plan {
+fn replace(
+    restore: &ValidatedRestore,
+    seen: &Observed,
+    policy: &Policy,
+    cluster: &EtcdCluster,
+    seed: Seed,
+) -> Plan {
     use RestorePhase::{Checking, Restoring};
     let held = |reason, message: String| Plan::stalled(Some(Checking), hindrance(reason, message));
-    if let Err(violations) = ValidatedCluster::new(cluster, policy) {
-        let words: Vec<String> = violations.iter().map(ToString::to_string).collect();
-        return held("InvalidCluster", words.join("; "));
+    let sound = match ValidatedCluster::new(cluster, policy) {
+        Ok(sound) => sound,
+        Err(violations) => {
+            let words: Vec<String> = violations.iter().map(ToString::to_string).collect();
+            return held("InvalidCluster", words.join("; "));
+        }
+    };
+    // It was asked before; the cluster may have been edited since.
+    let taken_from = seen.status.etcd_version.as_ref();
+    let taken_from = taken_from.and_then(|version| version.parse().ok());
+    let size = size_of(&seen.status).unwrap_or_default();
+    if let Err(why) = suits(restore, &sound, taken_from, size) {
+        return Plan::stalled(Some(Checking), why);
     }
     if cluster.metadata.deletion_timestamp.is_some() {
         return held(
@@ -453,6 +510,14 @@ fn replace(seen: &Observed, policy: &Policy, cluster: &EtcdCluster, seed: Seed) 
             "the EtcdCluster has not begun yet: there is nothing to replace".to_owned(),
         );
     };
+    if status.cluster_id.is_none() {
+        return held(
+            "ClusterNotBegun",
+            "the EtcdCluster has never served: there is nothing to replace, and nothing to go back to. Wait until it does, or delete \
+             it and restore into a new one"
+                .to_owned(),
+        );
+    }
     if record.former.is_some() {
         let by = record
             .seed
@@ -462,14 +527,23 @@ fn replace(seen: &Observed, policy: &Policy, cluster: &EtcdCluster, seed: Seed) 
             format!("restore {by} of the same EtcdCluster is not over: this one waits"),
         );
     }
-    if status
-        .recovery
-        .is_some_and(|recovery| recovery.finished.is_none())
+    // One that cannot go on is no reason to wait: its members are set aside like any others.
+    let stuck = status
+        .conditions
+        .iter()
+        .any(|known| known.type_ == STALLED && known.status == "True");
+    if !stuck
+        && status
+            .recovery
+            .is_some_and(|recovery| recovery.finished.is_none())
     {
         return held(
             "RecoveryUnderWay",
             "the EtcdCluster is being recovered from a survivor: this restore waits".to_owned(),
         );
+    }
+    if let Some(plan) = backup_first(restore, seen, &sound) {
+        return plan;
     }
     if !seen.held {
         return Plan::working(Checking, Some(Step::Hold), "the snapshot is sound and fits");
@@ -482,8 +556,37 @@ fn replace(seen: &Observed, policy: &Policy, cluster: &EtcdCluster, seed: Seed) 
     Plan::working(Restoring, Some(step), message)
 }
 
+/// What comes before the data are replaced.
+fn backup_first(
+    restore: &ValidatedRestore,
+    seen: &Observed,
+    cluster: &ValidatedCluster,
+) -> Option<Plan> {
+    let word = format!(
+        "{} is restored in place by {} ({:.8})",
+        cluster.name, restore.name, restore.uid
+    );
+    let why = |words| hindrance("BackingUp", words);
+    let (step, outlook) = match before_risk::first(cluster, &seen.relied, &word)? {
+        First::Held(words) => {
+            let why = hindrance("BackupFailed", words);
+            return Some(Plan::stalled(Some(RestorePhase::Checking), why));
+        }
+        First::Waits(words) => (None, Outlook::Working(why(words))),
+        First::Ask { backup } => {
+            let words = format!("{word}: a backup comes first");
+            let step = Step::RequestBackup { backup, word };
+            (Some(step), Outlook::Working(why(words)))
+        }
+    };
+    Some(Plan {
+        outlook,
+        ..Plan::working(RestorePhase::Checking, step, "")
+    })
+}
+
 /// The cluster has the snapshot; what it says is said here too.
-fn follow(seen: &Observed, recorded: bool) -> Plan {
+fn follow(restore: &ValidatedRestore, seen: &Observed, recorded: bool) -> Plan {
     let cluster = seen.cluster.as_ref();
     let status = cluster.and_then(|cluster| cluster.status.as_ref());
     let generation = cluster.and_then(|cluster| cluster.metadata.generation);
@@ -512,6 +615,15 @@ fn follow(seen: &Observed, recorded: bool) -> Plan {
         || "waiting for the cluster".to_owned(),
         |known| known.message,
     );
+    let way_back = ours(restore, seen).is_some_and(|record| record.former.is_some());
+    let said = if way_back {
+        format!(
+            "{said}. To go back to the old members: kubectl -n {} delete etcdrestore {}",
+            restore.namespace, restore.name
+        )
+    } else {
+        said
+    };
     if is_true(STALLED) {
         return Plan::stalled(Some(phase), hindrance("ClusterStalled", said));
     }

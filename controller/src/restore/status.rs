@@ -38,7 +38,7 @@ pub(super) fn status(
         phase: plan.phase,
         cluster_name: restore
             .map(|restore| match &restore.target {
-                Target::InPlace(name) | Target::New { name, .. } => name.clone(),
+                Target::InPlace { name, .. } | Target::New { name, .. } => name.clone(),
             })
             .or_else(|| before.cluster_name.clone()),
         started: before

@@ -1,13 +1,14 @@
 //! What is around an EtcdBackup or an EtcdRestore: the cluster, the backup and the Secrets that it names.
 
-use etcd_operator_api::Warning;
 use etcd_operator_api::v1beta2::{AbsStore, EtcdBackup, EtcdRestore, GcsStore, S3Store};
 use etcd_operator_api::validated::SecretKeys;
+use etcd_operator_api::{Recovery, Warning, recovery_refused};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::secrets::{self, Holds, Named};
 use super::{Found, Seen, Surroundings, warning};
+use crate::review::Refusal;
 
 /// Looks around for a backup that is created.
 pub async fn look_for_backup(
@@ -61,7 +62,8 @@ pub async fn look_for_restore(
         .new_cluster
         .as_ref()
         .and_then(|target| target.name.as_deref());
-    let (backup, cluster, taken, secrets) = futures::join!(
+    let (refusal, backup, cluster, taken, secrets) = futures::join!(
+        recovery(restore, &namespace, around),
         async {
             let name = spec.backup_name.as_deref()?;
             (around.backup(&namespace, name).await == Found::No).then(|| {
@@ -86,7 +88,30 @@ pub async fn look_for_restore(
         secrets::all(&named, &namespace, around, now),
     );
     let named = [backup, cluster, taken].into_iter().flatten();
-    Seen::warned(&named.chain(secrets).collect::<Vec<_>>())
+    Seen {
+        refusals: refusal.into_iter().collect(),
+        ..Seen::warned(&named.chain(secrets).collect::<Vec<_>>())
+    }
+}
+
+/// A recovery gives up what the cluster has: it must be that cluster, and no quorum may serve. The controller asks again.
+async fn recovery(
+    restore: &EtcdRestore,
+    namespace: &str,
+    around: &dyn Surroundings,
+) -> Option<Refusal> {
+    let target = restore.spec.etcd_cluster.as_ref()?;
+    let meant = target.cluster_id.as_deref().filter(|id| !id.is_empty())?;
+    let name = target.name.as_deref()?;
+    let Found::Yes(status) = around.cluster_status(namespace, name).await else {
+        return None;
+    };
+    let (reason, message) = recovery_refused(meant, Some(&status), Recovery::FromBackup)?;
+    Some(Refusal {
+        field: "spec.etcdCluster.clusterID".to_owned(),
+        reason: reason.as_str().into(),
+        message,
+    })
 }
 
 async fn missing_cluster(

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use etcd_operator_api::v1beta2::{EtcdBackup, EtcdCluster};
+use etcd_operator_api::v1beta2::{EtcdBackup, EtcdCluster, EtcdClusterStatus};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -89,6 +89,21 @@ impl Surroundings for Live {
 
     fn cluster<'a>(&'a self, namespace: &'a str, name: &'a str) -> Looking<'a> {
         self.named::<EtcdCluster>(namespace, name)
+    }
+
+    fn cluster_status<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Looking<'a, EtcdClusterStatus> {
+        let api = Api::<EtcdCluster>::namespaced(self.client.clone(), namespace);
+        Box::pin(async move {
+            briefly(async {
+                let cluster = api.get_opt(name).await?;
+                Ok(cluster.map(|cluster| cluster.status.unwrap_or_default()))
+            })
+            .await
+        })
     }
 
     fn backup<'a>(&'a self, namespace: &'a str, name: &'a str) -> Looking<'a> {

@@ -12,7 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use etcd_operator_api::Warning;
-use etcd_operator_api::v1beta2::EtcdCluster;
+use etcd_operator_api::v1beta2::{EtcdCluster, EtcdClusterStatus};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -42,6 +42,12 @@ pub trait Surroundings: Send + Sync + 'static {
     fn default_storage_class(&self) -> Looking<'_>;
     fn priority_class<'a>(&'a self, name: &'a str) -> Looking<'a>;
     fn cluster<'a>(&'a self, namespace: &'a str, name: &'a str) -> Looking<'a>;
+    /// What it says of itself.
+    fn cluster_status<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Looking<'a, EtcdClusterStatus>;
     fn backup<'a>(&'a self, namespace: &'a str, name: &'a str) -> Looking<'a>;
     fn secret<'a>(&'a self, namespace: &'a str, name: &'a str) -> Looking<'a, SecretData>;
 }

@@ -135,7 +135,13 @@ fn the_controller_reads_what_admission_accepted() {
     let coreos = read(
         json!({"etcdCluster": {"name": "c"}, "pvc": {"claimName": "p", "path": "etcd.backup"}}),
     );
-    assert_eq!(coreos.target, Target::InPlace("c".to_owned()));
+    assert_eq!(
+        coreos.target,
+        Target::InPlace {
+            name: "c".to_owned(),
+            cluster_id: None
+        }
+    );
     assert_eq!(
         coreos.source,
         Source::Store(Store::Volume {

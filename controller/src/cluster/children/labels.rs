@@ -40,6 +40,9 @@ pub const START_AFRESH: &str = "etcd.database.coreos.com/start-afresh";
 /// On an EtcdCluster that has lost its quorum for good: it is to go on from the best member left. The value is its cluster ID.
 pub const RECOVER_FROM_SURVIVOR: &str = etcd_operator_api::v1beta2::RECOVER_FROM_SURVIVOR;
 
+/// A readiness gate that nobody ever opens: on the pod of a survivor that is started as the only member.
+pub const NO_LONGER_ALONE: &str = "etcd.database.coreos.com/no-longer-alone";
+
 /// What Services, the budget and the scale subresource select members by.
 pub(crate) fn selector(cluster: &ValidatedCluster) -> Labels {
     Labels::from([

@@ -7,8 +7,9 @@ use k8s_openapi::{
     api::core::v1::{
         Affinity, Capabilities, ConfigMapKeySelector, Container, ContainerPort,
         EmptyDirVolumeSource, EnvVar, EnvVarSource, PersistentVolumeClaimVolumeSource, Pod,
-        PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec, SeccompProfile,
-        SecretVolumeSource, SecurityContext, TopologySpreadConstraint, Volume, VolumeMount,
+        PodAffinityTerm, PodAntiAffinity, PodReadinessGate, PodSecurityContext, PodSpec,
+        SeccompProfile, SecretVolumeSource, SecurityContext, TopologySpreadConstraint, Volume,
+        VolumeMount,
     },
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
@@ -71,10 +72,19 @@ pub(crate) fn pod(cluster: &ValidatedCluster, member: &str) -> Pod {
 /// etcd strikes everybody else from its list when it starts. In the pod, so that it goes with it.
 pub(crate) const FORCE_NEW_CLUSTER: &str = "--force-new-cluster=true";
 
-/// Lets the member go on as the only one.
+/// Lets the member go on as the only one, once: no kubelet starts its container a second time, not even one that is cut off from the
+/// API server and has not heard that others have joined since.
 pub(crate) fn force_new_cluster(pod: &mut Pod) {
-    let containers = pod.spec.iter_mut().flat_map(|spec| &mut spec.containers);
-    for container in containers.filter(|container| container.name == "etcd") {
+    let Some(spec) = pod.spec.as_mut() else {
+        return;
+    };
+    spec.restart_policy = Some("Never".to_owned());
+    // Never ready, so that no client writes to it: what it acknowledged last could be dropped if it had to be started so again.
+    spec.readiness_gates = Some(vec![PodReadinessGate {
+        condition_type: labels::NO_LONGER_ALONE.to_owned(),
+    }]);
+    let etcd = |container: &&mut Container| container.name == "etcd";
+    for container in spec.containers.iter_mut().filter(etcd) {
         let arguments = container.args.get_or_insert_default();
         arguments.push(FORCE_NEW_CLUSTER.to_owned());
     }
@@ -258,5 +268,27 @@ fn members(cluster: &ValidatedCluster) -> LabelSelector {
                 .collect::<BTreeMap<_, _>>(),
         ),
         ..LabelSelector::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::fixtures;
+
+    #[test]
+    fn a_pod_that_strikes_the_others_out_is_started_once_and_no_other_ever_is_one() {
+        let cluster = fixtures::cluster(json!({}));
+        let plain = pod(&cluster, "c-a");
+        assert!(!is_forced(&plain));
+        let policy = |pod: &Pod| pod.spec.clone().unwrap().restart_policy;
+        assert_eq!(policy(&plain).as_deref(), Some("Always"));
+        let mut forced = plain;
+        force_new_cluster(&mut forced);
+        assert!(is_forced(&forced));
+        assert_eq!(policy(&forced).as_deref(), Some("Never"));
+        assert!(forced.spec.unwrap().readiness_gates.is_some());
     }
 }

@@ -9,7 +9,7 @@ use crate::cluster::{
 };
 
 /// Asked first: two of them that run could take each other for a cluster.
-pub(super) fn stop(seen: &Observed) -> Option<Plan> {
+pub(super) fn stop(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
     let running = || {
         seen.aside
             .iter()
@@ -28,7 +28,15 @@ pub(super) fn stop(seen: &Observed) -> Option<Plan> {
             Reason::SettingAside,
             message,
         ),
-        None => Plan::waiting(Activity::Recovering, Reason::SettingAside, message),
+        None => Plan::waiting(
+            Activity::Recovering,
+            Reason::SettingAside,
+            format!(
+                "waiting for {first} to stop; its volume is kept. If its node is gone for good: kubectl -n {} delete pod {first} \
+                 --force",
+                cluster.namespace
+            ),
+        ),
     })
 }
 
@@ -88,6 +96,34 @@ mod tests {
         assert_eq!(plan(&cluster, &seen).step, None);
         seen.aside.get_mut("c-old").unwrap().pod = None;
         assert!(plans(&cluster, &seen).starts_with("prepare c-a, c-b, c-c"));
+    }
+
+    #[test]
+    fn a_lost_volume_of_a_new_member_is_never_a_reason_to_delete_what_keeps_the_old_ones() {
+        let cluster = cluster(json!({}));
+        let mut seen = begun();
+        seen.aside.get_mut("c-old").unwrap().pod = None;
+        seen.bootstrap = Some(record(true));
+        seen.bootstrap
+            .as_mut()
+            .unwrap()
+            .seed
+            .as_mut()
+            .unwrap()
+            .restore = "back".to_owned();
+        let said = plans(&cluster, &seen);
+        assert!(said.starts_with("no step; stalled FounderLost"), "{said}");
+        assert!(said.contains("do not delete this resource"), "{said}");
+        assert!(
+            said.contains("kubectl -n n delete etcdrestore back"),
+            "{said}"
+        );
+        seen.bootstrap.as_mut().unwrap().former = None;
+        let said = plans(&cluster, &seen);
+        assert!(
+            said.contains("Delete this resource, and restore it again"),
+            "{said}"
+        );
     }
 
     #[test]

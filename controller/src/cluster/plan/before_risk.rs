@@ -27,32 +27,66 @@ pub(super) fn minor_step(cluster: &ValidatedCluster, seen: &Observed) -> Option<
     backup_first(cluster, seen, Activity::Upgrading, &word)
 }
 
-/// What comes before a step; nothing where it may be taken. `word` names the step, and no other step ever.
-pub(super) fn backup_first(
+/// What comes before a member goes on alone, whatever the others knew.
+pub(super) fn recovery(
+    cluster: &ValidatedCluster,
+    seen: &Observed,
+    survivor: &str,
+    raft_index: u64,
+) -> Option<Plan> {
+    let word = format!(
+        "{} is recovered from {survivor} at raft index {raft_index} ({:.8})",
+        cluster.name, cluster.uid
+    );
+    backup_first(cluster, seen, Activity::Recovering, &word)
+}
+
+fn backup_first(
     cluster: &ValidatedCluster,
     seen: &Observed,
     activity: Activity,
     word: &str,
 ) -> Option<Plan> {
+    Some(match first(cluster, &seen.relied, word)? {
+        First::Held(words) => Plan::stalled(Reason::BackupFailed, words),
+        First::Waits(words) => Plan::waiting(activity, Reason::BackingUp, words),
+        First::Ask { backup } => Plan::step(
+            Step::RequestBackup {
+                backup,
+                word: word.to_owned(),
+            },
+            activity,
+            Reason::BackingUp,
+            format!("{word}: a backup comes first"),
+        ),
+    })
+}
+
+/// What comes before a risky step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum First {
+    /// This EtcdBackup is to be asked for a run.
+    Ask { backup: String },
+    /// It was, and is waited for.
+    Waits(String),
+    /// There is none to be had, and a person must act.
+    Held(String),
+}
+
+/// What comes before a step; nothing where it may be taken. `word` names the step, and no other step ever.
+pub(crate) fn first(cluster: &ValidatedCluster, relied: &Relied, word: &str) -> Option<First> {
     let reliance = cluster.backup.as_ref().filter(|it| it.before_risk)?;
     let name = &reliance.name;
     let held = |why: String| {
-        Some(Plan::stalled(
-            Reason::BackupFailed,
-            format!(
-                "{word}: not before a good backup, and {why}; the cluster serves on. To go without one, set \
-                 spec.backup.beforeRisk to Never"
-            ),
-        ))
+        Some(First::Held(format!(
+            "{word}: not before a good backup, and {why}; nothing is touched. To go without one, set spec.backup.beforeRisk of \
+             EtcdCluster {} to Never",
+            cluster.name
+        )))
     };
-    let backup = match &seen.relied {
-        Relied::Unknown => {
-            return Some(Plan::waiting(
-                activity,
-                Reason::BackingUp,
-                format!("{word}: EtcdBackup {name} cannot be read"),
-            ));
-        }
+    let waits = |words: String| Some(First::Waits(format!("{word}: EtcdBackup {name} {words}")));
+    let backup = match relied {
+        Relied::Unknown => return waits("cannot be read".to_owned()),
         Relied::Missing => return held(format!("EtcdBackup {name} does not exist")),
         Relied::Found(backup) => backup,
     };
@@ -64,16 +98,9 @@ pub(super) fn backup_first(
             return held(format!("EtcdBackup {name} is suspended"));
         }
         if backup.requested.as_deref() != Some(word) {
-            let step = Step::RequestBackup {
+            return Some(First::Ask {
                 backup: name.clone(),
-                word: word.to_owned(),
-            };
-            return Some(Plan::step(
-                step,
-                activity,
-                Reason::BackingUp,
-                format!("{word}: a backup comes first"),
-            ));
+            });
         }
         return match &backup.stalled {
             // What stalled it may be an earlier run that nobody tries again; then this one is about to begin.
@@ -82,24 +109,13 @@ pub(super) fn backup_first(
             }
             stalled => {
                 let said = stalled.as_ref().map(|words| format!("; it said: {words}"));
-                Some(Plan::waiting(
-                    activity,
-                    Reason::BackingUp,
-                    format!(
-                        "{word}: EtcdBackup {name} is about to save{}",
-                        said.unwrap_or_default()
-                    ),
-                ))
+                waits(format!("is about to save{}", said.unwrap_or_default()))
             }
         };
     };
     match run.good {
         Some(true) => None,
-        None => Some(Plan::waiting(
-            activity,
-            Reason::BackingUp,
-            format!("{word}: EtcdBackup {name} saves"),
-        )),
+        None => waits("saves".to_owned()),
         Some(false) if good_since(backup, run) => None,
         Some(false) => held(format!(
             "the run of EtcdBackup {name} failed: {}; when its cause is gone: kubectl -n {} annotate etcdbackup {name} \

@@ -70,7 +70,8 @@ pub(super) fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
             Reason::FounderLost,
             format!(
                 "the volume of {lost} was lost before the operator saw the cluster answer: what the others hold cannot be \
-                 known, and nothing is touched. If nobody has written to it yet, delete this resource and create it again"
+                 known, and nothing is touched. {}",
+                begin_again(cluster, record)
             ),
         );
     }
@@ -166,6 +167,22 @@ pub(super) fn equipped(cluster: &ValidatedCluster, seen: &Observed, name: &str) 
             .get(name)
             .is_some_and(|member| member.claim.is_some());
     claimed && seen.certified(name)
+}
+
+/// What to do about founders that will not do. Where former members are kept, the resource is what keeps them: deleted, it would take
+/// their volumes along.
+fn begin_again(cluster: &ValidatedCluster, record: &BootstrapRecord) -> String {
+    match &record.seed {
+        Some(seed) if record.former.is_some() => format!(
+            "The former members' volumes are kept; do not delete this resource, which would take them along. To go back to them: \
+             kubectl -n {} delete etcdrestore {}; then restore again",
+            cluster.namespace, seed.restore
+        ),
+        Some(_) => "Delete this resource, and restore it again from the same backup".to_owned(),
+        None => {
+            "If nobody has written to it yet, delete this resource and create it again".to_owned()
+        }
+    }
 }
 
 fn lost_founder<'a>(

@@ -6,7 +6,7 @@
 mod alarms;
 mod alone;
 mod aside;
-mod before_risk;
+pub(crate) mod before_risk;
 mod bootstrap;
 mod certificates;
 #[cfg(test)]
@@ -64,7 +64,7 @@ fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
     if let Some(plan) = storage::follow_reclaim(cluster, seen) {
         return plan;
     }
-    if let Some(plan) = aside::stop(seen) {
+    if let Some(plan) = aside::stop(cluster, seen) {
         return plan;
     }
     let Some(cluster_id) = seen.cluster_id else {

@@ -77,7 +77,8 @@ pub(super) fn without_quorum(cluster: &ValidatedCluster, seen: &Observed) -> Pla
         Plan::stalled(
             Reason::QuorumLost,
             format!(
-                "{message}; nothing is deleted: bring the members' nodes or volumes back, or restore from a backup"
+                "{message}; nothing is deleted: bring the members' nodes or volumes back; or {}",
+                survivor::from_backup(cluster, seen)
             ),
         )
     }

@@ -11,11 +11,12 @@
 use etcd_operator_api::{ValidatedCluster, v1beta2::SurvivorRecovery};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::before_risk;
 use crate::{
     cluster::{
         children::labels,
         names,
-        observed::{Member, Observed, is_ephemeral, quorum_of},
+        observed::{ClaimFacts, Member, Observed, is_ephemeral, quorum_of},
         step::{Activity, Plan, Reason, Step, Why},
     },
     etcd::{Answer, ListedMember},
@@ -88,6 +89,12 @@ pub(super) fn go_on(seen: &Observed) -> Option<Plan> {
     let claim = survivor.and_then(|member| member.claim.as_ref());
     if claim.is_none_or(|claim| !claim.usable() || Some(&claim.uid) != recovery.claim_uid.as_ref())
     {
+        if seen.recovery_request.is_none() {
+            return working(
+                Some(Step::ForgetRecovery),
+                format!("the volume of {name} is lost, and the recovery from it is given up"),
+            );
+        }
         return Some(Plan::stalled(
             Reason::SurvivorLost,
             format!(
@@ -124,7 +131,11 @@ fn kept(recovery: &SurvivorRecovery) -> String {
     if recovery.others.is_empty() {
         return String::new();
     }
-    format!("; the volumes of {} were kept", recovery.others.join(", "))
+    format!(
+        "; or take the annotation {} away, and {}, whose volumes were kept, are started again",
+        labels::RECOVER_FROM_SURVIVOR,
+        recovery.others.join(", ")
+    )
 }
 
 /// The cluster is whole: the recovery is over, and what was kept for it may go. One that nobody asks for any more is forgotten.
@@ -146,7 +157,18 @@ pub(super) fn finish(_: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
 
 /// Nobody serves, and somebody asks for a recovery: it is begun, or there is a word on why not.
 pub(super) fn asked_for(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
-    let request = seen.recovery_request.as_ref()?;
+    let over = |recovery: &SurvivorRecovery| recovery.finished.is_some();
+    let Some(request) = seen.recovery_request.as_ref() else {
+        // The last one is over: another may be asked for, also without a quorum to say that all is well.
+        return seen.recovery.as_ref().filter(|it| over(it)).map(|_| {
+            Plan::step(
+                Step::ForgetRecovery,
+                Activity::Recovering,
+                Reason::QuorumLost,
+                "no quorum again, after a recovery that is over",
+            )
+        });
+    };
     let stalled = |message: String| Some(Plan::stalled(Reason::QuorumLost, message));
     let waiting = |message: String| {
         let (activity, reason) = (Activity::Recovering, Reason::RecoveringFromSurvivor);
@@ -216,6 +238,18 @@ pub(super) fn asked_for(cluster: &ValidatedCluster, seen: &Observed) -> Option<P
     let Some((name, member, answer)) = left.best else {
         return stalled("no quorum, and no voter is left: restore from a backup".to_owned());
     };
+    let usable = member.claim.as_ref().is_some_and(ClaimFacts::usable);
+    if !usable {
+        return stalled(format!(
+            "no quorum, and {name}, which has committed most (revision {}), is on a volume that is lost or being deleted: it goes \
+             with its pod. Nothing is touched. Save what it has while it runs: etcdctl snapshot save, asked of {name}; to go on \
+             without it, delete its pod",
+            answer.revision
+        ));
+    }
+    if let Some(plan) = before_risk::recovery(cluster, seen, name, answer.raft_index) {
+        return Some(plan);
+    }
     let recovery = SurvivorRecovery {
         cluster_id: format!("{cluster_id:x}"),
         survivor: name.to_owned(),
@@ -322,15 +356,46 @@ impl<'a> Left<'a> {
         );
         Some(format!(
             "the quorum is lost for good: of {} voters, {} have neither pod nor volume. Left: {}. Nothing is deleted. Bring their \
-             volumes back; or go on from {best}, giving up whatever was written after its revision {}: {annotate}; or restore a \
-             backup with an EtcdRestore of `etcdCluster.name: {}`",
+             volumes back; or go on from {best}, giving up whatever was written after its revision {}: {annotate}; or {}",
             self.voters.len(),
             lost.join(", "),
             left.join(", "),
             answer.revision,
-            cluster.name
+            from_backup(cluster, seen)
         ))
     }
+}
+
+/// What the newest backup has, and the command that brings it back.
+pub(super) fn from_backup(cluster: &ValidatedCluster, seen: &Observed) -> String {
+    let Some(saved) = &seen.saved else {
+        return format!(
+            "restore a backup: no EtcdBackup of this namespace has a good one of it; an EtcdRestore with `etcdCluster.name: {}` \
+             takes one from any store",
+            cluster.name
+        );
+    };
+    let id = seen.cluster_id.unwrap_or_default();
+    let revision = saved.revision.map_or_else(
+        || "an unknown revision".to_owned(),
+        |number| format!("revision {number}"),
+    );
+    let at = saved.at.map(|at| format!(", taken {at}"));
+    let restore = serde_json::json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2",
+        "kind": "EtcdRestore",
+        "metadata": {"name": format!("{}-{id:x}", cluster.name)},
+        "spec": {
+            "backupName": saved.backup,
+            "etcdCluster": {"name": cluster.name, "clusterID": format!("{id:x}")},
+        },
+    });
+    format!(
+        "go back to the last good backup ({}, of {revision}{}): echo '{restore}' | kubectl -n {} create -f -",
+        saved.backup,
+        at.unwrap_or_default(),
+        cluster.namespace
+    )
 }
 
 #[cfg(test)]

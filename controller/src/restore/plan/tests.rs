@@ -4,7 +4,10 @@ use etcd_operator_api::v1beta2::{EtcdRestore, PvcStore};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::fixtures;
+use crate::cluster::{
+    fixtures,
+    reliance::{BackupFacts, RunFacts},
+};
 
 const UID: &str = "restore-uid";
 
@@ -50,6 +53,7 @@ fn nothing() -> Observed {
         source: Ok((store(), "etcd.backup".to_owned())),
         job: None,
         cluster: None,
+        relied: Relied::Unknown,
         deleted: false,
         held: false,
     }
@@ -368,4 +372,131 @@ fn when_all_is_over_the_job_goes_and_then_the_hold() {
     seen.held = false;
     let plan = decide(&into_new(), &seen);
     assert_eq!((plan.step, plan.look_again), (None, None));
+}
+
+#[test]
+fn a_cluster_that_was_edited_meanwhile_is_asked_again_whether_the_snapshot_fits() {
+    let mut seen = checked();
+    seen.held = true;
+    let mut edited = runs();
+    edited.spec.version = Some("3.7.3".to_owned());
+    seen.status.etcd_version = Some("3.5.35".to_owned());
+    seen.cluster = Some(edited);
+    let plan = decide(&in_place(), &seen);
+    assert_eq!(
+        (plan.step.clone(), reason(&plan)),
+        (None, "VersionDoesNotFit")
+    );
+}
+
+#[test]
+fn a_cluster_that_never_served_is_not_replaced_for_there_would_be_no_way_back() {
+    let mut seen = checked();
+    seen.held = true;
+    seen.cluster = Some(cluster(json!({"bootstrap": {"token": "first"}})));
+    let plan = decide(&in_place(), &seen);
+    assert_eq!(
+        (plan.step.clone(), reason(&plan)),
+        (None, "ClusterNotBegun")
+    );
+}
+
+#[allow(clippy::needless_pass_by_value)]
+fn condition(type_: &str) -> Value {
+    json!({
+        "type": type_, "status": "True", "reason": "R", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    })
+}
+
+#[test]
+fn a_recovery_from_a_survivor_is_waited_for_unless_it_cannot_go_on() {
+    let mut seen = checked();
+    seen.held = true;
+    let recovery = json!({"clusterID": "c0", "survivor": "c-a"});
+    let mut status =
+        json!({"clusterID": "c0", "bootstrap": {"token": "first"}, "recovery": recovery});
+    seen.cluster = Some(cluster(status.clone()));
+    let plan = decide(&in_place(), &seen);
+    assert_eq!(
+        (plan.step.clone(), reason(&plan)),
+        (None, "RecoveryUnderWay")
+    );
+    status["conditions"] = json!([condition("Stalled")]);
+    seen.cluster = Some(cluster(status));
+    let plan = decide(&in_place(), &seen);
+    assert!(matches!(plan.step, Some(Step::Replace { .. })), "{plan:?}");
+}
+
+#[test]
+fn a_recovery_from_a_backup_is_of_the_cluster_it_names_and_only_while_no_quorum_serves() {
+    let recover = restore(json!({"etcdCluster": {"name": "c", "clusterID": "c0"}}));
+    let serves = cluster(json!({
+        "clusterID": "c0", "bootstrap": {"token": "t"}, "conditions": [condition("Available")],
+    }));
+    let another = cluster(json!({"clusterID": "c9", "bootstrap": {"token": "t"}}));
+    for mut seen in [nothing(), checked()] {
+        seen.held = true;
+        seen.cluster = Some(runs());
+        assert!(decide(&recover, &seen).step.is_some());
+        for (found, expected) in [
+            (serves.clone(), "RecoveryNotNeeded"),
+            (another.clone(), "RecoveryOfAnother"),
+        ] {
+            seen.cluster = Some(found);
+            let plan = decide(&recover, &seen);
+            assert_eq!((plan.step.clone(), reason(&plan)), (None, expected));
+            // For good: a quorum that is missed some day must not let it loose.
+            assert_eq!(plan.phase, Some(RestorePhase::Failed));
+        }
+        // A plain restore in place is a declared one, and needs neither.
+        seen.cluster = Some(serves.clone());
+        assert!(decide(&in_place(), &seen).step.is_some());
+    }
+    // Once it has begun, the cluster has another ID, and in the end serves.
+    let mut seen = checked();
+    seen.cluster = Some(seeded(UID, json!({"clusterID": "c1"})));
+    assert_eq!(decide(&recover, &seen).phase, Some(RestorePhase::Starting));
+}
+
+#[test]
+fn a_backup_comes_before_the_data_are_replaced_and_holds_the_restore_when_it_fails() {
+    let word = "c is restored in place by back (restore-)";
+    let mut relies = runs();
+    relies.spec.backup = serde_json::from_value(json!({"backupName": "nightly"})).unwrap();
+    let mut seen = checked();
+    seen.held = true;
+    seen.cluster = Some(relies.clone());
+    let mut found = BackupFacts {
+        saves_us: true,
+        ..BackupFacts::default()
+    };
+    seen.relied = Relied::Found(found.clone());
+    let asks = Step::RequestBackup {
+        backup: "nightly".to_owned(),
+        word: word.to_owned(),
+    };
+    assert_eq!(decide(&in_place(), &seen).step, Some(asks));
+    for (good, expected) in [
+        (None, "BackingUp"),
+        (Some(false), "BackupFailed"),
+        (Some(true), "Restoring"),
+    ] {
+        found.runs = vec![RunFacts {
+            request: Some(word.to_owned()),
+            good,
+            started: Some(now()),
+            words: "StoreUnreachable: it is down".to_owned(),
+        }];
+        seen.relied = Relied::Found(found.clone());
+        let plan = decide(&in_place(), &seen);
+        assert_eq!(reason(&plan), expected);
+        assert_eq!(plan.step.is_some(), good == Some(true));
+    }
+    seen.relied = Relied::Missing;
+    assert_eq!(reason(&decide(&in_place(), &seen)), "BackupFailed");
+    relies.spec.backup =
+        serde_json::from_value(json!({"backupName": "nightly", "beforeRisk": "Never"})).unwrap();
+    seen.cluster = Some(relies);
+    assert_eq!(reason(&decide(&in_place(), &seen)), "Restoring");
 }

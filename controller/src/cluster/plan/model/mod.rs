@@ -286,6 +286,7 @@ impl World {
             )),
             rotation_request: None,
             relied: Relied::Unknown,
+            saved: None,
         }
     }
 

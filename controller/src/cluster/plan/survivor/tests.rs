@@ -7,6 +7,7 @@ use crate::{
     cluster::{
         fixtures::{CLUSTER_ID, cluster, formed, id_of, lose_pod, member, now},
         plan::{plan, tests::plans},
+        reliance::{BackupFacts, Relied, RunFacts, Saved},
         step::Outlook,
     },
     etcd::ListedMember,
@@ -81,10 +82,28 @@ fn without_being_asked_nothing_is_done_and_what_is_left_is_said_with_the_command
         "of 3 voters, c-b, c-c have neither pod nor volume",
         "Left: c-a at revision 100 (raft index 1000)",
         "kubectl -n n annotate etcdcluster c etcd.database.coreos.com/recover-from-survivor=c1",
-        "`etcdCluster.name: c`",
+        "no EtcdBackup of this namespace has a good one",
     ] {
         assert!(message.contains(words), "{message}");
     }
+    let mut seen = without(&["c-b", "c-c"]);
+    seen.saved = Some(Saved {
+        backup: "nightly".to_owned(),
+        revision: Some(90),
+        at: Some(now()),
+    });
+    let said = plans(&three(), &seen);
+    for words in [
+        "the last good backup (nightly, of revision 90, taken 2026-01-01T12:00:00Z)",
+        r#""metadata":{"name":"c-c1"},"spec":{"backupName":"nightly","etcdCluster":{"clusterID":"c1","name":"c"}}"#,
+        "kubectl -n n create -f -",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    // Also where nobody at all is left.
+    seen.members.clear();
+    let said = plans(&three(), &seen);
+    assert!(said.contains("kubectl -n n create -f -"), "{said}");
 }
 
 #[test]
@@ -172,6 +191,44 @@ fn refuses_what_was_not_meant_for_this_cluster_or_is_not_needed_or_cannot_be() {
     let ephemeral = cluster(json!({"storage": {"ephemeral": true}}));
     let said = plans(&ephemeral, &asked(without(lost)));
     assert!(said.contains("scratch space"), "{said}");
+}
+
+#[test]
+fn a_backup_of_what_is_left_comes_before_a_recovery_and_holds_it_when_it_fails() {
+    let relies = cluster(json!({"backup": {"backupName": "nightly"}}));
+    let word = "c is recovered from c-a at raft index 1000 (11111111)";
+    let mut seen = asked(without(&["c-b", "c-c"]));
+    let mut facts = BackupFacts {
+        saves_us: true,
+        ..BackupFacts::default()
+    };
+    seen.relied = Relied::Found(facts.clone());
+    let asks = Step::RequestBackup {
+        backup: "nightly".to_owned(),
+        word: word.to_owned(),
+    };
+    assert_eq!(plan(&relies, &seen).step, Some(asks));
+    for (good, expected) in [
+        (None, "no step; Recovering BackingUp"),
+        (Some(false), "no step; stalled BackupFailed"),
+        (Some(true), "recover the cluster from c-a"),
+    ] {
+        facts.runs = vec![RunFacts {
+            request: Some(word.to_owned()),
+            good,
+            started: Some(now()),
+            words: "StoreUnreachable: it is down".to_owned(),
+        }];
+        seen.relied = Relied::Found(facts.clone());
+        let said = plans(&relies, &seen);
+        assert!(said.starts_with(expected), "{said}");
+    }
+    seen.relied = Relied::Missing;
+    let never = cluster(json!({"backup": {"backupName": "nightly", "beforeRisk": "Never"}}));
+    assert!(matches!(
+        plan(&never, &seen).step,
+        Some(Step::RecordRecovery { .. })
+    ));
 }
 
 #[test]
@@ -274,4 +331,48 @@ fn a_survivor_whose_volume_is_lost_meanwhile_is_not_followed_by_another() {
     let said = plans(&three(), &seen);
     assert!(said.contains("SurvivorLost"), "{said}");
     assert_eq!(plan(&three(), &seen).step, None);
+    // Whoever takes the request back may ask anew, among those that are still left.
+    seen.recovery_request = None;
+    assert_eq!(plan(&three(), &seen).step, Some(Step::ForgetRecovery));
+}
+
+#[test]
+fn a_recovery_that_is_over_can_be_asked_for_again_although_no_quorum_says_that_all_is_well() {
+    let mut seen = without(&["c-b", "c-c"]);
+    seen.recovery = Some(SurvivorRecovery {
+        finished: Some(Time(now())),
+        ..SurvivorRecovery::default()
+    });
+    assert_eq!(plan(&three(), &seen).step, Some(Step::ForgetRecovery));
+    seen.recovery = None;
+    assert_eq!(chosen(&asked(seen)).survivor, "c-a");
+}
+
+#[test]
+fn the_best_is_neither_chosen_nor_passed_over_while_its_volume_is_being_deleted() {
+    let five = cluster(json!({"size": 5}));
+    let names = ["c-a", "c-b", "c-c", "c-d", "c-e"];
+    let mut seen = asked(without(&["c-c"]));
+    for member in seen.members.values_mut() {
+        member.answer.as_mut().unwrap().heard_of = names.map(line).to_vec();
+    }
+    member(&mut seen, "c-b").answer.as_mut().unwrap().raft_index = 1001;
+    assert_eq!(chosen(&seen).survivor, "c-b");
+    for spoil in [
+        |claim: &mut Option<ClaimFacts>| claim.as_mut().unwrap().terminating = true,
+        |claim: &mut Option<ClaimFacts>| *claim = None,
+    ] {
+        let mut seen = seen.clone();
+        spoil(&mut member(&mut seen, "c-b").claim);
+        let said = plans(&five, &seen);
+        assert!(
+            said.starts_with(
+                "no step; stalled QuorumLost: no quorum, and c-b, which has committed most"
+            ),
+            "{said}"
+        );
+    }
+    // Its pod is gone, and the volume with it: now the next is the best there is.
+    seen.members.remove("c-b");
+    assert_eq!(chosen(&seen).survivor, "c-a");
 }
