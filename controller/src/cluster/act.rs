@@ -425,7 +425,11 @@ fn pod_of(
     let version = claimed.unwrap_or_else(|| newcomer_version(cluster, seen));
     let cluster = &children::at_version(cluster, version);
     let mut pod = pod::pod(cluster, name);
-    if seen.members.get(name).is_some_and(|member| member.claim.is_some()) {
+    if seen
+        .members
+        .get(name)
+        .is_some_and(|member| member.claim.is_some())
+    {
         // Wherever new members are to have theirs: its data are in its claim.
         pod::on_claim(&mut pod, name);
     }

@@ -150,10 +150,7 @@ pub(crate) fn misfit(cluster: &ValidatedCluster, pod: &Pod) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let differs = |what: String| Some(format!("pod {name} {what}"));
     if spec.hostname.as_ref() != Some(&name) || spec.subdomain.as_ref() != Some(&cluster.name) {
-        return differs(format!(
-            "is not addressed as {name}.{}",
-            cluster.name
-        ));
+        return differs(format!("is not addressed as {name}.{}", cluster.name));
     }
     let Some(etcd) = spec.containers.iter().find(|one| one.name == "etcd") else {
         return differs("has no container `etcd`".to_owned());
@@ -188,7 +185,9 @@ pub(crate) fn misfit(cluster: &ValidatedCluster, pod: &Pod) -> Option<String> {
         volume.empty_dir.is_some() || claim.is_some_and(|claim| claim.claim_name == name)
     });
     if !kept {
-        return differs("has its data neither in scratch space nor in a claim of its name".to_owned());
+        return differs(
+            "has its data neither in scratch space nor in a claim of its name".to_owned(),
+        );
     }
     None
 }
@@ -220,7 +219,10 @@ mod tests {
             held(&record("etcd-operator-x", "2026-01-01T11:59:58Z")).unwrap(),
             "etcd-operator-x in namespace n"
         );
-        assert_eq!(held(&record("etcd-operator-x", "2026-01-01T11:59:00Z")), None);
+        assert_eq!(
+            held(&record("etcd-operator-x", "2026-01-01T11:59:00Z")),
+            None
+        );
         assert_eq!(held(&record("", "2026-01-01T11:59:58Z")), None);
         assert_eq!(held(&Endpoints::default()), None);
     }
@@ -245,7 +247,8 @@ mod tests {
     fn a_pod_fits_that_is_as_coreos_made_it_and_as_the_spec_has_it() {
         let plain = cluster(json!({"security": {"peerTLS": {"mode": "Off"}}}));
         let scratch = json!({"name": "etcd-data", "emptyDir": {}});
-        let claim = |name: &str| json!({"name": "etcd-data", "persistentVolumeClaim": {"claimName": name}});
+        let claim =
+            |name: &str| json!({"name": "etcd-data", "persistentVolumeClaim": {"claimName": name}});
         assert_eq!(misfit(&plain, &pod(&scratch, "http")), None);
         assert_eq!(misfit(&plain, &pod(&claim("c-0123456789"), "http")), None);
         let says = |volume: &Value, scheme| misfit(&plain, &pod(volume, scheme)).unwrap();

@@ -28,8 +28,9 @@ use super::{
     cache::{Cache, Child, Kept},
     certificates::{self, CertificateError},
     children::{labels, pod::is_forced, seeding, services::CLIENT_PORT, starts},
+    coreos,
     memory::Secrets,
-    coreos, names,
+    names,
     observed::{Awaits, ClaimFacts, Coreos, Listed, Member, Observed, PodFacts, Quorum},
     reliance,
 };
@@ -462,7 +463,10 @@ pub(crate) fn pod_facts(pod: &Pod) -> PodFacts {
 
 /// Whether its data go with it. CoreOS called the volume otherwise.
 fn is_on_scratch(pod: &Pod) -> bool {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let volumes = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.volumes.iter().flatten());
     let mut data = volumes.filter(|volume| volume.name == "data" || volume.name == "etcd-data");
     data.any(|volume| volume.empty_dir.is_some())
 }

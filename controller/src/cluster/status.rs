@@ -5,7 +5,8 @@ use etcd_operator_api::{
     policy::way_to_supported,
     quantity::display_bytes,
     v1beta2::{
-        Accepted, EtcdCluster, EtcdClusterStatus, MemberNames, MemberRole, MemberStatus, Phase, Summary,
+        Accepted, EtcdCluster, EtcdClusterStatus, MemberNames, MemberRole, MemberStatus, Phase,
+        Summary,
         condition::{
             AVAILABLE, BACKUP_HEALTHY, READY, RECONCILING, RECOVERING, SCALING, STALLED, UPGRADING,
         },

@@ -44,7 +44,12 @@ pub(super) async fn take_over(
             labels::IN_PLACE: InPlace::of(cluster).text(),
         });
         let metadata = json!({"uid": pod.uid, "labels": all_labels, "annotations": annotations});
-        Some(patch_pod(context, cluster, name, json!({"metadata": metadata})))
+        Some(patch_pod(
+            context,
+            cluster,
+            name,
+            json!({"metadata": metadata}),
+        ))
     });
     try_join_all(pods).await?;
     Ok(())

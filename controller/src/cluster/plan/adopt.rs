@@ -70,7 +70,10 @@ pub(super) fn take_over(cluster: &ValidatedCluster, seen: &Observed) -> Option<P
             Reason::QuorumLost,
             format!(
                 "no quorum of {} answers: a cluster is taken over when it serves, and nothing is touched before{}",
-                pods.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", "),
+                pods.iter()
+                    .map(|name| name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", "),
                 troubles(seen)
             ),
         );

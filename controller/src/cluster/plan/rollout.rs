@@ -8,7 +8,7 @@ use etcd_operator_api::{
 use super::{before_risk, gate};
 use crate::cluster::{
     children::{self, InPlace},
-    observed::{Member, Observed, PodFacts, Stage},
+    observed::{Member, Observed, PodFacts, Stage, is_ephemeral},
     step::{Activity, Plan, Reason, Step, Why},
 };
 use crate::etcd::Answer;
@@ -278,7 +278,15 @@ pub(crate) fn newcomer_version(cluster: &ValidatedCluster, seen: &Observed) -> V
     };
     // While an upgrade is under way a newcomer is given the log of those below, and must be able to read it.
     if cluster.version.minor() > running.lowest().minor() {
-        return running.lowest();
+        // Where a pod goes with its data, members are upgraded by being replaced: as what they were, that would never end.
+        let by_replacing = is_ephemeral(cluster)
+            && judge_step(running, cluster.version).is_ok()
+            && log_is_readable(cluster, seen);
+        return if by_replacing {
+            cluster.version
+        } else {
+            running.lowest()
+        };
     }
     let joins = judge_step(running, cluster.version).is_ok()
         && cluster.version.minor() >= running.highest().minor();

@@ -138,7 +138,8 @@ fn leads_and_moves_last<'a>(cluster: &ValidatedCluster, seen: &'a Observed) -> O
     let leader = seen.leader()?;
     let mut moving = seen.voters().filter(|(_, one)| is_to_move(cluster, one));
     let last = moving.next().filter(|(name, _)| *name == leader);
-    last.filter(|_| moving.next().is_none()).map(|(name, _)| name)
+    last.filter(|_| moving.next().is_none())
+        .map(|(name, _)| name)
 }
 
 /// Who goes: a voter whose data are in doubt, then an unhealthy one before a healthy one, then one that is to be followed by one on a claim,

@@ -13,7 +13,7 @@ use etcd_operator_api::{
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::plan;
+use super::{plan, rollout};
 use crate::cluster::{
     fixtures::{cluster, formed, healthy_member, id_of, lose_pod, member, nothing, now, settle},
     names,
@@ -537,6 +537,25 @@ fn the_only_member_without_a_volume_is_not_restarted() {
     );
     let plan = plans(&new, &formed(&old, &["c-a"]));
     assert!(plan.starts_with("no step; stalled WouldLoseData"), "{plan}");
+}
+
+#[test]
+fn members_without_volumes_reach_another_minor_by_being_replaced_with_it() {
+    let old = cluster(json!({"version": "3.5.35", "storage": {"ephemeral": true}}));
+    let new = cluster(json!({"version": "3.6.16", "storage": {"ephemeral": true}}));
+    let mut seen = formed(&old, &["c-a", "c-b", "c-d"]);
+    assert!(plans(&new, &seen).starts_with("restart c-b: it is to run another version"));
+    lose_pod(&mut seen, "c-b");
+    assert!(plans(&new, &seen).starts_with("remove c-b from the cluster: its data is lost"));
+    seen.members.remove("c-b");
+    assert_eq!(rollout::newcomer_version(&new, &seen), new.version);
+    // On a volume it comes back as what it was, until its turn has come.
+    let claims = cluster(json!({"version": "3.6.16"}));
+    assert_eq!(rollout::newcomer_version(&claims, &seen), old.version);
+    // What cannot read the others' log does not join them.
+    let seen = formed(&new, &["c-a", "c-d"]);
+    let last = cluster(json!({"version": "3.7.3", "storage": {"ephemeral": true}}));
+    assert_eq!(rollout::newcomer_version(&last, &seen), new.version);
 }
 
 #[test]

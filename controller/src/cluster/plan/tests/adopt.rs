@@ -91,7 +91,9 @@ fn a_cluster_that_has_lost_a_member_is_taken_over_and_then_healed() {
     assert!(plans(&as_it_was(), &seen).starts_with("take over c-a, c-d from"));
     let mut seen = taken_over(&THREE);
     lose_pod(&mut seen, "c-b");
-    assert!(plans(&as_it_was(), &seen).starts_with("remove c-b from the cluster: its data is lost"));
+    assert!(
+        plans(&as_it_was(), &seen).starts_with("remove c-b from the cluster: its data is lost")
+    );
     seen.members.remove("c-b");
     assert!(plans(&as_it_was(), &seen).starts_with("add c-"));
 }
@@ -170,7 +172,10 @@ fn members_move_onto_claims_one_at_a_time_and_the_new_one_comes_first() {
     assert!(plans(&asked, &seen).starts_with("promote c-n1"));
     // As a voter it must serve before anybody leaves, and the leader leaves last.
     joined(&asked, &mut seen, "c-n1");
-    assert!(plans(&asked, &seen).starts_with("remove c-d from the cluster: the cluster is to be smaller"));
+    assert!(
+        plans(&asked, &seen)
+            .starts_with("remove c-d from the cluster: the cluster is to be smaller")
+    );
     member(&mut seen, "c-n1").answer = None;
     assert!(plans(&asked, &seen).contains("waiting for c-n1"));
     joined(&asked, &mut seen, "c-n1");
@@ -242,7 +247,10 @@ fn an_upgrade_changes_the_image_where_it_stands_and_one_is_back_before_the_next(
     // The kubelet has not come to it yet: it still answers as what it was.
     member(&mut seen, "c-b").pod.as_mut().unwrap().version = Some(asked.version);
     let said = plans(&asked, &seen);
-    assert!(said.starts_with("no step; Recovering WaitingForMembers: waiting for c-b"), "{said}");
+    assert!(
+        said.starts_with("no step; Recovering WaitingForMembers: waiting for c-b"),
+        "{said}"
+    );
     "3.6.16".clone_into(&mut member(&mut seen, "c-b").answer.as_mut().unwrap().version);
     member(&mut seen, "c-b").pod.as_mut().unwrap().config =
         crate::cluster::children::fingerprint(&asked, "c-b");
