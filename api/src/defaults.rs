@@ -14,7 +14,8 @@ use crate::policy::Policy;
 use crate::quantity::{Amount, GIB, MIB, display_bytes};
 use crate::v1beta2::{
     AutoCompactionMode, AutoCompactionSpec, BeforeRisk, Defragment, EtcdCluster, EtcdClusterSpec,
-    MaintenanceSpec, OnNoSpace, OptionsSpec, PeerTlsSpec, Reclaim, SecuritySpec, TlsMode,
+    EtcdClusterStatus, MaintenanceSpec, OnNoSpace, OptionsSpec, PeerTlsSpec, Reclaim, SecuritySpec,
+    StorageSpec, TlsMode,
 };
 use crate::versions::Version;
 
@@ -38,6 +39,8 @@ pub fn default_cluster(cluster: &mut EtcdCluster, policy: &Policy) {
         .as_ref()
         .and_then(|status| status.current_version.as_deref())
         .and_then(|version| version.parse().ok());
+    let status = cluster.status.as_ref();
+    let of_coreos = status.is_some_and(EtcdClusterStatus::is_of_coreos);
     let spec = &mut cluster.spec;
     spec.size.get_or_insert(SIZE);
     // CoreOS wrote an empty string where it meant "not set".
@@ -49,6 +52,9 @@ pub fn default_cluster(cluster: &mut EtcdCluster, policy: &Policy) {
         && let Some(Ok(version)) = spec.version.as_deref().map(str::parse::<Version>)
     {
         spec.repository = Some(version.default_repository().to_owned());
+    }
+    if of_coreos {
+        default_as_coreos(spec);
     }
     default_storage(spec);
     default_security(spec);
@@ -73,6 +79,24 @@ pub fn default_update(cluster: &mut EtcdCluster, old: &EtcdCluster, policy: &Pol
         cluster.spec.version.clone_from(&old.spec.version);
     }
     default_cluster(cluster, policy);
+}
+
+/// What was unset had another meaning where CoreOS's operator made the cluster, and its members run by that: plain text, and data in
+/// the pods' scratch space.
+fn default_as_coreos(spec: &mut EtcdClusterSpec) {
+    if spec.storage.is_none() && claim_spec(spec).is_none() {
+        spec.storage = Some(StorageSpec {
+            ephemeral: Some(true),
+            ..StorageSpec::default()
+        });
+    }
+    if spec.tls.is_none() {
+        let security = spec.security.get_or_insert_default();
+        let peer = security.peer_tls.get_or_insert_default();
+        if peer.secret_name.is_none() {
+            peer.mode.get_or_insert(TlsMode::Off);
+        }
+    }
 }
 
 fn default_storage(spec: &mut EtcdClusterSpec) {

@@ -231,3 +231,40 @@ proptest! {
         prop_assert_eq!(defaulted(&once), once.clone());
     }
 }
+
+#[test]
+fn what_is_unset_means_what_coreos_meant_where_its_operator_made_the_cluster() {
+    let meant = |spec: Value, status: Value| {
+        let mut object = cluster(spec);
+        object["status"] = status;
+        let mut typed: EtcdCluster = serde_json::from_value(object).unwrap();
+        default_cluster(&mut typed, &Policy::default());
+        let spec = serde_json::to_value(&typed.spec).unwrap();
+        json!([spec["storage"], spec["security"], spec["version"]])
+    };
+    let left = json!({
+        "phase": "Running", "size": 3, "currentVersion": "3.2.13", "targetVersion": "",
+        "conditions": [{"type": "Available", "status": "True", "lastUpdateTime": "2019-05-01T10:00:00Z",
+            "lastTransitionTime": "2019-05-01T10:00:00Z", "reason": "Cluster available"}],
+    });
+    let plain = json!({"peerTLS": {"mode": "Off"}, "clientTLS": {"mode": "Off"}});
+    assert_eq!(
+        meant(json!({"size": 3}), left.clone()),
+        json!([{"ephemeral": true}, plain, "3.2.13"])
+    );
+    let origin = json!({"origin": "CoreOS", "currentVersion": "3.2.13", "summary": "Healthy", "phase": "Running"});
+    assert_eq!(
+        meant(json!({}), origin),
+        json!([{"ephemeral": true}, plain, "3.2.13"])
+    );
+    // What is said is not touched.
+    assert_eq!(
+        meant(json!({"storage": {"size": "2Gi"}}), left.clone()),
+        json!([{"size": "2Gi", "reclaim": "Delete"}, plain, "3.2.13"])
+    );
+    let secrets = json!({"TLS": {"static": {"member": {"peerSecret": "p"}}}});
+    assert_eq!(meant(secrets, left)[1], Value::Null);
+    // A cluster of this operator's own has more than a phase in its status.
+    let ours = json!({"phase": "Running", "summary": "Healthy", "clusterID": "c1", "bootstrap": {"token": "t"}});
+    assert_eq!(meant(json!({}), ours)[1]["peerTLS"]["mode"], "Auto");
+}

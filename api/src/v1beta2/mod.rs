@@ -39,7 +39,7 @@ pub use seed::{SEED, Seed, SeedError};
 pub use service::{ClientServiceSpec, ClientServiceType, ServiceSpec};
 pub use status::{
     BootstrapMember, BootstrapRecord, EtcdClusterStatus, FormerMembers, MemberNames, MemberRole,
-    MemberStatus, Phase, RECOVER_FROM_SURVIVOR, Summary, SurvivorRecovery, condition,
+    MemberStatus, Origin, Phase, RECOVER_FROM_SURVIVOR, Summary, SurvivorRecovery, condition,
 };
 pub use storage::{Reclaim, StorageSpec};
 pub use store::{AbsStore, GcsStore, PvcStore, S3Store, StorageType};

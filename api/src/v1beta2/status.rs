@@ -163,6 +163,38 @@ pub struct EtcdClusterStatus {
     /// The recovery from one surviving member, recorded before its first step: it is done once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<SurvivorRecovery>,
+
+    /// `CoreOS` where its operator made the cluster and this one has taken it over, or is about to; absent where it was made by this one.
+    #[serde(
+        default,
+        deserialize_with = "known_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "Option<String>")]
+    pub origin: Option<Origin>,
+}
+
+/// Whose cluster it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Origin {
+    CoreOS,
+}
+
+impl EtcdClusterStatus {
+    /// CoreOS's operator made this cluster. Its status has a phase and nothing of what this operator writes beside one.
+    pub fn is_of_coreos(&self) -> bool {
+        let untouched = self.phase.is_some()
+            && self.summary.is_none()
+            && self.bootstrap.is_none()
+            && self.cluster_id.is_none();
+        untouched || self.origin == Some(Origin::CoreOS)
+    }
+
+    /// Where the data are may still be chosen: CoreOS's operator made the cluster, and what it left in its pods' scratch space has
+    /// not all been moved.
+    pub fn may_choose_storage(&self) -> bool {
+        self.is_of_coreos() && self.accepted.as_ref().is_none_or(Accepted::is_ephemeral)
+    }
 }
 
 /// CoreOS's phases.

@@ -4,7 +4,7 @@
 use super::finding::{Judgement, Violation};
 use super::{claim, storage, tls, version};
 use crate::defaults::volume_size;
-use crate::v1beta2::{Accepted, EtcdCluster, EtcdClusterSpec};
+use crate::v1beta2::{Accepted, EtcdCluster, EtcdClusterSpec, EtcdClusterStatus};
 use crate::versions::{Version, release};
 
 /// What of a spec, with its defaults, these rules compare.
@@ -75,7 +75,9 @@ fn since(new: &EtcdCluster, asked: &Accepted, old: &Accepted) -> Vec<Violation> 
     let mut judgement = Judgement::default();
     let status = new.status.as_ref();
     let claimed = status.and_then(|status| status.volume_size.as_ref());
-    storage::check_change(asked, old, claimed, &mut judgement);
+    if !status.is_some_and(EtcdClusterStatus::may_choose_storage) {
+        storage::check_change(asked, old, claimed, &mut judgement);
+    }
     if runs(new) {
         tls::check_change(asked, old, new.spec.tls.is_some(), &mut judgement);
     }
@@ -98,6 +100,16 @@ pub(super) const ACCEPTED: &str = "oldSelf.status.accepted";
 /// In CEL at the root: there is something that was acted on, and this holds for it.
 pub(super) fn accepts(condition: &str) -> String {
     format!("(has(oldSelf.status) && has({ACCEPTED}) && {condition})")
+}
+
+/// In CEL at the root: `EtcdClusterStatus::may_choose_storage` of what is stored.
+pub(super) fn storage_is_open() -> String {
+    let status = "oldSelf.status";
+    format!(
+        "(has({status}) && ((has({status}.phase) && !has({status}.summary) && !has({status}.bootstrap) && !has({status}.clusterID)) || \
+         (has({status}.origin) && {status}.origin == 'CoreOS')) && \
+         (!has({ACCEPTED}) || (has({ACCEPTED}.ephemeral) && {ACCEPTED}.ephemeral)))"
+    )
 }
 
 /// In CEL at the root: a field of what was acted on.

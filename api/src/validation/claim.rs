@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaimSpec;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::cel::{CelRule, rule};
-use super::change::{ACCEPTED, accepts};
+use super::change::{ACCEPTED, accepts, storage_is_open};
 use super::finding::{Judgement, Reason};
 use super::text::Text;
 use super::{positive_quantity, storage};
@@ -133,7 +133,8 @@ pub(super) fn cel() -> Vec<CelRule> {
     );
     let (new, old) = (size(now), size(before));
     let grown = format!(
-        "!({} && {} && {} && {}) || {}",
+        "{} || !({} && {} && {} && {}) || {}",
+        storage_is_open(),
         has("self.spec"),
         has("oldSelf.spec"),
         has_size(now),
@@ -150,7 +151,8 @@ pub(super) fn cel() -> Vec<CelRule> {
     ));
     let whole_selector = equal(now, before, "selector");
     let unchanged = format!(
-        "!({has_both}) || ({} && {whole_selector}) || {put_back}",
+        "{} || !({has_both}) || ({} && {whole_selector}) || {put_back}",
+        storage_is_open(),
         same(now, before)
     );
     vec![
@@ -185,7 +187,8 @@ pub(super) fn cel() -> Vec<CelRule> {
             Reason::ClaimImmutable,
             "",
             format!(
-                "{now} == {before} || {accepted}",
+                "{open} || {now} == {before} || {accepted}",
+                open = storage_is_open(),
                 now = has("self.spec"),
                 before = has("oldSelf.spec"),
                 accepted = accepts(&format!("{} == has({accepted})", has("self.spec"))),

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaimSpec, VolumeResourceRequir
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::cel::{CelRule, rule};
-use super::change::{ACCEPTED, accepts, or_unset};
+use super::change::{ACCEPTED, accepts, or_unset, storage_is_open};
 use super::finding::{Judgement, Reason, Violation, violation};
 use super::text::Text;
 use super::{claim, names, positive_quantity, quantity_rules};
@@ -214,7 +214,12 @@ pub(super) fn cel() -> Vec<CelRule> {
     // At the root, because they ask the status.
     let (now, before) = ("self.spec", "oldSelf.spec");
     let (new, old) = (size(now), size(before));
-    let either_claim = format!("{} || {}", has_claim(now), has_claim(before));
+    let either_claim = format!(
+        "{} || {} || {}",
+        storage_is_open(),
+        has_claim(now),
+        has_claim(before)
+    );
     let accepted_class = or_unset("className", "''");
     let accepted_ephemeral = or_unset("ephemeral", "false");
     rules.extend([

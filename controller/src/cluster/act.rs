@@ -3,6 +3,7 @@
 //! Every write that takes something away names exactly what it means (a UID, a member ID), so that acting on an old look
 //! at the cluster fails instead of hitting something newer.
 
+mod adopt;
 mod alone;
 mod asks;
 mod writes;
@@ -24,8 +25,8 @@ use super::{
     Context,
     certificates::{self, CertificateError},
     children::{self, claim, labels, pod, seeding},
-    observe,
-    observed::{Member, Observed, is_ephemeral},
+    names, observe,
+    observed::{Member, Observed},
     plan::{
         goes_on_alone,
         rollout::{comes_back_as, newcomer_version, taken_back_from},
@@ -183,6 +184,17 @@ pub(crate) async fn perform(
                 members: members.clone(),
                 ..seen.bootstrap.clone().unwrap_or_default()
             }));
+        }
+        Step::Adopt { .. } => {
+            adopt::take_over(context, cluster, seen).await?;
+            // Nobody founds it: its members have started long ago.
+            return Ok(Some(BootstrapRecord {
+                token: names::token(cluster),
+                ..BootstrapRecord::default()
+            }));
+        }
+        Step::SwapImage { name, pod_uid } => {
+            adopt::swap_image(context, cluster, name, pod_uid).await?;
         }
         // These are of the status alone, which is written next.
         Step::RecordRecovery { recovery } => {
@@ -348,22 +360,23 @@ async fn still_beyond_hope(
         source,
     };
     let back = match why {
-        Why::DataLost if is_ephemeral(cluster) => {
+        Why::DataLost => {
             let pods: Api<Pod> = Api::namespaced(context.client.clone(), &cluster.namespace);
             let pod = pods
                 .get_opt(name)
                 .await
                 .map_err(|source| unread("Pod", source))?;
-            pod.is_some_and(|pod| !observe::pod_facts(&pod).finished)
-        }
-        Why::DataLost => {
+            let in_itself = pod.is_some_and(|pod| {
+                let facts = observe::pod_facts(&pod);
+                facts.scratch && !facts.finished
+            });
             let claims: Api<PersistentVolumeClaim> =
                 Api::namespaced(context.client.clone(), &cluster.namespace);
             let claim = claims
                 .get_opt(name)
                 .await
                 .map_err(|source| unread("PersistentVolumeClaim", source))?;
-            claim.is_some_and(|claim| !observe::claim_facts(&claim).lost)
+            in_itself || claim.is_some_and(|claim| !observe::claim_facts(&claim).lost)
         }
         Why::Unreachable => {
             let pods: Api<Pod> = Api::namespaced(context.client.clone(), &cluster.namespace);
@@ -452,6 +465,14 @@ fn pod_of(
     let version = claimed.unwrap_or_else(|| newcomer_version(cluster, seen));
     let cluster = &children::at_version(cluster, version);
     let mut pod = pod::pod(cluster, name);
+    if seen
+        .members
+        .get(name)
+        .is_some_and(|member| member.claim.is_some())
+    {
+        // Wherever new members are to have theirs: its data are in its claim.
+        pod::on_claim(&mut pod, name);
+    }
     if goes_on_alone(seen, name) {
         pod::force_new_cluster(&mut pod);
     }

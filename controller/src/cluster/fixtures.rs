@@ -13,7 +13,7 @@ use super::{
     children::{self, InPlace, starts},
     observed::{
         AuthorityFacts, Certificates, ClaimFacts, Listed, Member, MemberCertificates, Observed,
-        PodFacts, Quorum, Stage,
+        PodFacts, Quorum, Stage, is_ephemeral,
     },
     reliance::Relied,
 };
@@ -78,6 +78,7 @@ pub(crate) fn nothing() -> Observed {
         planted: None,
         recovery_request: None,
         recovery: None,
+        coreos: None,
         foreign: Vec::new(),
         retained: Vec::new(),
         start_afresh: false,
@@ -119,11 +120,13 @@ pub(crate) fn healthy_member(cluster: &ValidatedCluster, name: &str) -> Member {
             does_not_fit: false,
             loads: Some(LOADS.to_owned()),
             restarts: 0,
+            scratch: is_ephemeral(cluster),
+            adopted: false,
             forced: false,
             awaits: None,
             trouble: None,
         }),
-        claim: Some(ClaimFacts {
+        claim: (!is_ephemeral(cluster)).then(|| ClaimFacts {
             uid: format!("claim-{name}"),
             requested: Some(8 << 30),
             ..ClaimFacts::default()

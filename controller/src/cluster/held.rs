@@ -9,6 +9,11 @@ use super::{Context, observe};
 
 /// Whether a quorum serves now; nothing where nobody can be asked.
 pub(super) async fn available(context: &Context, object: &EtcdCluster) -> Option<bool> {
+    let status = object.status.as_ref();
+    if status.is_some_and(|status| status.is_of_coreos() && status.bootstrap.is_none()) {
+        // Its pods are not among those that are watched.
+        return None;
+    }
     let cluster = reachable(object, &context.policy)?;
     observe::is_served(context, object, &cluster).await.ok()
 }

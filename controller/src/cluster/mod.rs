@@ -6,6 +6,7 @@ mod authorities;
 mod cache;
 mod certificates;
 pub mod children;
+mod coreos;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod held;
@@ -165,6 +166,8 @@ pub(crate) async fn reconcile(
         // Children carry an owner reference: Kubernetes collects them, in any order.
         return Ok(Next::Change);
     }
+    let found = coreos::look(&context, &object).await?;
+    let object = coreos::knowing_its_origin(object, found.as_ref());
     // The same rules as at admission: what slipped past the webhook is held, never obeyed blindly.
     let cluster = match ValidatedCluster::new(&object, &context.policy) {
         Ok(cluster) => cluster,
@@ -173,7 +176,7 @@ pub(crate) async fn reconcile(
             return hold(&context, &object, Reason::InvalidSpec, &words.join("; ")).await;
         }
     };
-    let (look, mut plan) = match look(&context, &object, &cluster).await {
+    let (look, mut plan) = match look(&context, &object, &cluster, found.as_ref()).await {
         Ok(looked) => looked,
         Err(error) if error.needs_a_person() => {
             return hold(&context, &object, Reason::SecretUnusable, &one_line(&error)).await;
@@ -181,6 +184,16 @@ pub(crate) async fn reconcile(
         Err(error) => return Err(error.into()),
     };
     let seen = &look.seen;
+    if seen.is_anothers()
+        && plan.step.is_none()
+        && let Outlook::Stalled { reason, message } = &plan.outlook
+    {
+        // What its operator wrote stays: it may come back, and reads it.
+        let served = Some(seen.quorum.is_some());
+        let status = status::held(&object, seen.now, served, *reason, message);
+        publish(&context, &object, status, &plan).await?;
+        return Ok(Next::After(plan.look_again));
+    }
     let mut record = None;
     let mut failure = None;
     match take(&context, &object, &cluster, seen, &plan).await {
@@ -215,15 +228,16 @@ async fn look(
     context: &Context,
     object: &EtcdCluster,
     cluster: &ValidatedCluster,
+    found: Option<&coreos::Found>,
 ) -> Result<(observe::Look, Plan), CertificateError> {
     let recall = |members: &[String]| context.memory.recall(object, members);
-    let look = observe::observe(context, object, cluster, recall).await?;
+    let look = observe::observe(context, object, cluster, found, recall).await?;
     let plan = plan::plan(cluster, &look.seen);
     if plan.is_rest() || !look.from_memory {
         return Ok((look, plan));
     }
     context.memory.forget(&memory::key(object));
-    let look = observe::observe(context, object, cluster, |_| None).await?;
+    let look = observe::observe(context, object, cluster, found, |_| None).await?;
     let plan = plan::plan(cluster, &look.seen);
     Ok((look, plan))
 }
@@ -237,7 +251,7 @@ async fn take(
     plan: &Plan,
 ) -> Result<Option<BootstrapRecord>, ActError> {
     let mut surroundings = Ok(());
-    if !cluster.paused && !plan.is_waiting_for_names() {
+    if !cluster.paused && !plan.is_waiting_for_names() && !seen.is_anothers() {
         keep::starts(context, cluster, seen).await?;
         // A Service that cannot be written must not keep a member from being healed: that is said after the step.
         surroundings = keep::surroundings(context, cluster, seen).await;

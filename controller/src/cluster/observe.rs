@@ -31,9 +31,10 @@ use super::{
     cache::{Cache, Child, Kept},
     certificates::{self, CertificateError},
     children::{labels, pod::is_forced, seeding, services::CLIENT_PORT, starts},
+    coreos,
     memory::Secrets,
     names,
-    observed::{Awaits, ClaimFacts, Listed, Member, Observed, PodFacts, Quorum},
+    observed::{Awaits, ClaimFacts, Coreos, Listed, Member, Observed, PodFacts, Quorum},
     reliance,
 };
 use crate::etcd::{self, Answer, Endpoint};
@@ -52,9 +53,16 @@ pub(crate) async fn observe(
     context: &Context,
     object: &EtcdCluster,
     cluster: &ValidatedCluster,
+    found: Option<&coreos::Found>,
     remembered: impl FnOnce(&[String]) -> Option<Secrets>,
 ) -> Result<Look, CertificateError> {
     let mut members: BTreeMap<String, Member> = BTreeMap::new();
+    for claim in found.iter().flat_map(|found| &found.claims) {
+        members.entry(claim.name_any()).or_default().claim = Some(claim_facts(claim));
+    }
+    for pod in found.iter().flat_map(|found| &found.pods) {
+        members.entry(pod.name_any()).or_default().pod = Some(pod_facts(pod));
+    }
     for claim in ours(&context.stores.claims, cluster) {
         members.entry(claim.name.clone()).or_default().claim = Some(claim.facts.clone());
     }
@@ -141,6 +149,14 @@ pub(crate) async fn observe(
             .get(labels::RECOVER_FROM_SURVIVOR)
             .cloned(),
         recovery: status.recovery,
+        coreos: found.map(|found| Coreos {
+            in_charge: found.in_charge.clone(),
+            misfits: found
+                .pods
+                .iter()
+                .filter_map(|pod| coreos::misfit(cluster, pod))
+                .collect(),
+        }),
         foreign: foreign(context, cluster),
         retained: retained(context, cluster),
         start_afresh: object.annotations().contains_key(labels::START_AFRESH),
@@ -443,6 +459,8 @@ pub(crate) fn pod_facts(pod: &Pod) -> PodFacts {
         loads: annotations
             .and_then(|annotations| annotations.get(labels::LOADS))
             .cloned(),
+        scratch: is_on_scratch(pod),
+        adopted: is_adopted(pod),
         forced: is_forced(pod),
         restarts: container.map_or(0, |container| container.restart_count),
         awaits: annotations
@@ -453,6 +471,22 @@ pub(crate) fn pod_facts(pod: &Pod) -> PodFacts {
             .or_else(|| seeding::trouble(pod))
             .or_else(|| unschedulable(pod)),
     }
+}
+
+/// Whether its data go with it. CoreOS called the volume otherwise.
+fn is_on_scratch(pod: &Pod) -> bool {
+    let volumes = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.volumes.iter().flatten());
+    let mut data = volumes.filter(|volume| volume.name == "data" || volume.name == "etcd-data");
+    data.any(|volume| volume.empty_dir.is_some())
+}
+
+/// Whether CoreOS's operator made it. No pod of ours is started only once.
+pub(crate) fn is_adopted(pod: &Pod) -> bool {
+    let spec = pod.spec.as_ref();
+    spec.is_some_and(|spec| spec.restart_policy.as_deref() == Some("Never"))
 }
 
 /// Its volume is being filled, which takes as long as it takes.

@@ -41,6 +41,8 @@ pub struct Observed {
     pub recovery_request: Option<String>,
     /// The durable record of such a recovery.
     pub recovery: Option<SurvivorRecovery>,
+    /// CoreOS's operator made this cluster, or is in charge where it is.
+    pub coreos: Option<Coreos>,
     /// Names of children that are taken by objects which are not this cluster's.
     pub foreign: Vec<String>,
     /// Claims that a former cluster of this name was told to leave behind.
@@ -69,6 +71,15 @@ pub struct Observed {
     pub relied: Relied,
     /// Its newest good snapshot; looked for while no quorum serves.
     pub saved: Option<Saved>,
+}
+
+/// What is known of CoreOS's operator and what it left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coreos {
+    /// Who holds its lock, while that is fresh.
+    pub in_charge: Option<String>,
+    /// What of its pods is not as it makes them, or not as the spec says.
+    pub misfits: Vec<String>,
 }
 
 /// What is known of the certificates we issue.
@@ -165,6 +176,10 @@ pub struct PodFacts {
     /// Fingerprint of the authorities it was started with; absent where it says nothing.
     pub loads: Option<String>,
     pub restarts: i32,
+    /// Its data are in its node's scratch space, and go with it.
+    pub scratch: bool,
+    /// CoreOS's operator made it: its container is started once, and again only with another image.
+    pub adopted: bool,
     /// It was started to go on as the only member, whatever others there were.
     pub forced: bool,
     /// What it waits for, where it was made before its member was added and its etcd has not been started since.
@@ -269,15 +284,26 @@ impl Member {
         self.listed.as_ref().is_some_and(|listed| listed.learner)
     }
 
-    /// Its pod is on its way out: it answers still, and soon will not.
+    /// Its pod is on its way out, or about to be started with another image: it answers still, and soon will not.
     pub fn leaving(&self) -> bool {
-        self.pod.as_ref().is_some_and(|pod| pod.terminating)
+        let other_image = |pod: &PodFacts| {
+            let answered = self.answer.as_ref();
+            let runs = answered.and_then(|answer| answer.version.parse::<Version>().ok());
+            pod.adopted && pod.version.is_some() && runs.is_some() && runs != pod.version
+        };
+        self.pod
+            .as_ref()
+            .is_some_and(|pod| pod.terminating || other_image(pod))
     }
 
     pub fn pod_ready(&self) -> bool {
-        self.pod
-            .as_ref()
-            .is_some_and(|pod| pod.ready && !pod.terminating)
+        let ready = self.pod.as_ref().is_some_and(|pod| pod.ready);
+        ready && !self.leaving()
+    }
+
+    /// Its data go with its pod.
+    pub fn on_scratch(&self) -> bool {
+        self.pod.as_ref().is_some_and(|pod| pod.scratch)
     }
 }
 
@@ -287,6 +313,12 @@ impl Observed {
         self.certificates
             .as_ref()
             .is_none_or(|known| known.members.contains_key(member))
+    }
+
+    /// CoreOS's operator made the cluster or is in charge of it, and this one has not taken it over: nothing of it is ours to touch.
+    pub fn is_anothers(&self) -> bool {
+        let coreos = self.coreos.as_ref();
+        coreos.is_some_and(|coreos| coreos.in_charge.is_some() || self.bootstrap.is_none())
     }
 
     pub fn voters(&self) -> impl Iterator<Item = (&String, &Member)> {
@@ -367,6 +399,11 @@ impl Observed {
 /// Members live on their nodes' scratch space: a pod that goes takes its data along.
 pub fn is_ephemeral(cluster: &ValidatedCluster) -> bool {
     matches!(cluster.storage, Storage::Ephemeral { .. })
+}
+
+/// A voter whose data are in scratch space, where the spec asks for claims: it is to be followed by one on a claim.
+pub fn is_to_move(cluster: &ValidatedCluster, member: &Member) -> bool {
+    !is_ephemeral(cluster) && member.is_voter() && member.on_scratch()
 }
 
 /// How many of `voters` must agree.

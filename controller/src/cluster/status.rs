@@ -5,7 +5,8 @@ use etcd_operator_api::{
     policy::way_to_supported,
     quantity::display_bytes,
     v1beta2::{
-        EtcdCluster, EtcdClusterStatus, MemberNames, MemberRole, MemberStatus, Phase, Summary,
+        Accepted, EtcdCluster, EtcdClusterStatus, MemberNames, MemberRole, MemberStatus, Phase,
+        Summary,
         condition::{
             AVAILABLE, BACKUP_HEALTHY, READY, RECONCILING, RECOVERING, SCALING, STALLED, UPGRADING,
         },
@@ -23,7 +24,7 @@ use k8s_openapi::{
 use super::{
     children::{labels, services::CLIENT_PORT},
     names,
-    observed::{Member, Observed},
+    observed::{Member, Observed, is_ephemeral},
     plan::rollout,
     reliance,
     step::{Activity, Outlook, Plan, Reason, Step},
@@ -52,10 +53,12 @@ pub(crate) fn status(
     let ready_members = i32::try_from(ready.len()).unwrap_or(i32::MAX);
     let size = i32::try_from(cluster.size.members()).unwrap_or(i32::MAX);
     let running = running_version(seen);
-    // While members that were set aside run, a quorum may still be theirs.
+    // While members that were set aside run, a quorum may still be theirs, and what was not begun here is this resource's only from the
+    // moment it is taken over.
     let stopped = seen.aside.values().all(|member| member.pod.is_none());
+    let ours = !seen.is_anothers() || matches!(plan.step, Some(Step::Adopt { .. }));
     let cluster_id = before.cluster_id.clone().or_else(|| {
-        let quorum = seen.quorum.as_ref().filter(|_| stopped);
+        let quorum = seen.quorum.as_ref().filter(|_| stopped && ours);
         quorum.map(|quorum| format!("{:x}", quorum.cluster_id))
     });
     let available = seen.quorum.is_some();
@@ -141,7 +144,23 @@ pub(crate) fn status(
         },
         log_readable_by: log_readable_by(seen, plan).map(|minor| minor.to_string()),
         bootstrap: before.bootstrap,
-        accepted: Some(cluster.accepted.clone()),
+        accepted: Some(accepted(cluster, seen)),
+        origin: before.origin,
+    }
+}
+
+/// What was acted on. Claims that members are still to move onto may be chosen otherwise, or not at all, until the last one has moved.
+fn accepted(cluster: &ValidatedCluster, seen: &Observed) -> Accepted {
+    let unmoved = !is_ephemeral(cluster) && seen.members.values().any(Member::on_scratch);
+    if !unmoved {
+        return cluster.accepted.clone();
+    }
+    Accepted {
+        ephemeral: Some(true),
+        size: None,
+        class_name: None,
+        persistent_volume_claim_spec: None,
+        ..cluster.accepted.clone()
     }
 }
 

@@ -28,6 +28,8 @@ pub enum Step {
     ForgetRecovery,
     /// The cluster is whole: those it was set aside for are members like any other that etcd does not list.
     ReleaseFormer,
+    /// Make the pods and claims of these members ours, as they are.
+    Adopt { members: Vec<String> },
     /// Make claims and TLS Secrets for these members.
     Prepare { members: Vec<String> },
     /// Issue these members' certificates anew; etcd picks them up at the next handshake.
@@ -76,6 +78,8 @@ pub enum Step {
     Reclaim { members: Vec<String>, retain: bool },
     /// Change labels, annotations or resources of a running pod; where Kubernetes cannot, restart it.
     Adjust { name: String, pod_uid: String },
+    /// Give a pod the image of another version: its container starts anew beside the data in the pod.
+    SwapImage { name: String, pod_uid: String },
     /// Evict a pod, or delete one that serves nobody, so that it is made anew on its claim.
     Restart {
         name: String,
@@ -147,6 +151,8 @@ impl Step {
             Self::RecordRecovery { .. } => "RecoveryRecorded",
             Self::ForgetRecovery => "RecoveryForgotten",
             Self::ReleaseFormer => "FormerReleased",
+            Self::Adopt { .. } => "MemberTakenOver",
+            Self::SwapImage { .. } => "ImageChanged",
             Self::Prepare { .. } => "MemberPrepared",
             Self::Renew { .. } => "CertificatesRenewed",
             Self::RotateAuthorities { .. } => "AuthoritiesRotated",
@@ -194,6 +200,13 @@ impl Step {
             | Self::GiveWord { .. } => Vec::new(),
             Self::RecordRecovery { recovery } => {
                 vec![about(&recovery.survivor, recovery_words(recovery))]
+            }
+            Self::Adopt { members } => {
+                let told = |name| about(name, format!("took over {name} from CoreOS's operator"));
+                members.iter().map(told).collect()
+            }
+            Self::SwapImage { name, .. } => {
+                vec![about(name, format!("gave {name} another image in place"))]
             }
             Self::Await { name } => {
                 vec![about(
@@ -313,6 +326,10 @@ impl fmt::Display for Step {
                 let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
                 write!(f, "record the claims of {}", names.join(", "))
             }
+            Self::Adopt { members } => {
+                write!(f, "take over {} from CoreOS's operator", members.join(", "))
+            }
+            Self::SwapImage { name, .. } => write!(f, "change the image of {name} in place"),
             Self::Prepare { members } => write!(f, "prepare {}", members.join(", ")),
             Self::Renew { members } => {
                 write!(f, "renew the certificates of {}", members.join(", "))
@@ -427,6 +444,11 @@ reasons! {
     NoSpace,
     DifferentCluster,
     UnknownMember,
+    OtherOperator,
+    NothingToTakeOver,
+    CannotTakeOver,
+    TakingOver,
+    MovingStorage,
     WouldLoseData,
     MemberUnhealthy,
     ReplacingMember,
@@ -476,6 +498,8 @@ pub struct Plan {
 
 /// When nothing is going on.
 const AT_REST: Duration = Duration::from_secs(30);
+/// When somebody else is to act.
+const SOON: Duration = Duration::from_secs(5);
 /// When something is: most changes wake us anyway, but what happens inside etcd does not.
 const AT_WORK: Duration = Duration::from_secs(1);
 
@@ -494,6 +518,14 @@ impl Plan {
             step: Some(step),
             look_again: AT_WORK,
             ..Self::settled()
+        }
+    }
+
+    /// What it waits for may be over in moments, and nothing would tell.
+    pub fn soon(self) -> Self {
+        Self {
+            look_again: SOON,
+            ..self
         }
     }
 

@@ -220,3 +220,68 @@ fn a_size_that_no_volume_has_reached_may_be_put_back() {
         );
     }
 }
+
+#[test]
+fn what_coreos_left_in_scratch_space_may_move_onto_claims_until_the_last_has_moved() {
+    let judged = |from: Value, to: Value, status: Value| {
+        let mut old = cluster(from);
+        old["status"] = status;
+        let mut new = old.clone();
+        new["spec"] = to;
+        judge(&typed(&new), Some(&typed(&old)), &Policy::default()).violations
+    };
+    let left = json!({"phase": "Running", "size": 3, "currentVersion": "3.2.13"});
+    let taken_over = json!({
+        "origin": "CoreOS", "phase": "Running", "summary": "Healthy", "clusterID": "c1", "bootstrap": {"token": "t"},
+        "accepted": {"ephemeral": true, "peerTLS": "Off", "clientTLS": "Off"},
+    });
+    let mut moved = taken_over.clone();
+    moved["accepted"] = json!({"size": "8Gi", "peerTLS": "Off", "clientTLS": "Off"});
+    let ours = json!({
+        "phase": "Running", "summary": "Healthy", "clusterID": "c1", "bootstrap": {"token": "t"},
+        "accepted": {"ephemeral": true, "peerTLS": "Auto", "clientTLS": "Off"},
+    });
+    let (unset, scratch) = (json!({}), json!({"storage": {"ephemeral": true}}));
+    let claims = json!({"storage": {"size": "8Gi"}});
+    let fast = json!({"storage": {"size": "8Gi", "className": "fast"}});
+    let own = json!({"pod": {"persistentVolumeClaimSpec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "8Gi"}},
+    }}});
+    for (from, to) in [
+        (&unset, &scratch),
+        (&unset, &claims),
+        (&scratch, &claims),
+        (&scratch, &fast),
+        (&scratch, &own),
+        // A class that does not exist is put right, or the wish taken back.
+        (&claims, &fast),
+        (&fast, &scratch),
+        (&fast, &unset),
+    ] {
+        for status in [&left, &taken_over] {
+            let refused = judged(from.clone(), to.clone(), status.clone());
+            assert_eq!(refused, [], "{from} to {to} with {status}");
+        }
+    }
+    for (from, to, status) in [
+        (&claims, &scratch, &moved),
+        (&claims, &unset, &moved),
+        (&claims, &fast, &moved),
+        (&scratch, &claims, &ours),
+    ] {
+        let refused = judged(from.clone(), to.clone(), status.clone());
+        assert_eq!(
+            refused[0].reason,
+            Reason::StorageImmutable,
+            "{from} to {to}"
+        );
+    }
+    // Its members speak plain text, and go on to.
+    let sealed = json!({"security": {"peerTLS": {"mode": "Auto"}}});
+    assert_eq!(
+        judged(unset.clone(), json!({"size": 5}), taken_over.clone()),
+        []
+    );
+    let refused = judged(unset, sealed, taken_over);
+    assert_eq!(refused[0].reason, Reason::TlsImmutable);
+}

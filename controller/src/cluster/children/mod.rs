@@ -2,7 +2,7 @@
 
 pub mod budget;
 pub mod claim;
-mod flags;
+pub(crate) mod flags;
 pub mod labels;
 pub mod pod;
 mod probes;

@@ -90,6 +90,18 @@ pub(crate) fn force_new_cluster(pod: &mut Pod) {
     }
 }
 
+/// Puts its data into the claim of its name.
+pub(crate) fn on_claim(pod: &mut Pod, member: &str) {
+    let volumes = pod.spec.iter_mut().flat_map(|spec| &mut spec.volumes);
+    for volume in volumes.flatten().filter(|volume| volume.name == "data") {
+        volume.empty_dir = None;
+        volume.persistent_volume_claim = Some(PersistentVolumeClaimVolumeSource {
+            claim_name: member.to_owned(),
+            read_only: None,
+        });
+    }
+}
+
 /// Whether it was made so.
 pub(crate) fn is_forced(pod: &Pod) -> bool {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);

@@ -9,7 +9,7 @@ use super::{
     bootstrap::equipped,
     restart::troubles,
     rollout,
-    size::{all_are_well, knows_learners},
+    size::{all_are_well, knows_learners, wanted},
 };
 use crate::cluster::{
     children, names,
@@ -19,7 +19,7 @@ use crate::cluster::{
 
 /// Whether the next member can only be added like that.
 pub(super) fn grows_alone(cluster: &ValidatedCluster, seen: &Observed) -> bool {
-    seen.voter_count() == 1 && cluster.size.members() > 1 && !knows_learners(seen)
+    seen.voter_count() == 1 && wanted(cluster, seen) > 1 && !knows_learners(seen)
 }
 
 /// The pod that waits beside the cluster. There may be a second after a look at an old cache: that one is cleared away.
@@ -37,7 +37,7 @@ pub(super) fn is_awaited(cluster: &ValidatedCluster, seen: &Observed, name: &str
 }
 
 pub(super) fn grow(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
-    let size = cluster.size.members();
+    let size = wanted(cluster, seen);
     let scaling =
         |step, message: String| Plan::step(step, Activity::Scaling, Reason::ScalingUp, message);
     let waiting = |message: String| Plan::waiting(Activity::Scaling, Reason::ScalingUp, message);

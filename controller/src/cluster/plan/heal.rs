@@ -9,6 +9,7 @@ use jiff::SignedDuration;
 use super::{
     alone, gate,
     restart::{data_lost, troubles},
+    size,
 };
 use crate::cluster::{
     observed::{Member, Observed, quorum_of},
@@ -89,7 +90,7 @@ pub(super) fn replace_lost(cluster: &ValidatedCluster, seen: &Observed) -> Optio
 
 /// Whether waiting for a member has become pointless.
 fn beyond_hope(cluster: &ValidatedCluster, seen: &Observed, member: &Member) -> Option<Why> {
-    if data_lost(cluster, member) {
+    if data_lost(member) {
         return Some(Why::DataLost);
     }
     let pod = member.pod.as_ref().filter(|pod| !pod.ready)?;
@@ -125,7 +126,7 @@ pub(super) fn learner(cluster: &ValidatedCluster, seen: &Observed) -> Option<Pla
         let message = step.to_string();
         Some(Plan::step(step, Activity::Scaling, reason, message))
     };
-    if seen.voter_count() >= cluster.size.members() {
+    if seen.voter_count() >= size::wanted(cluster, seen) {
         return remove(Why::ScaleDown, Reason::ScalingDown);
     }
     if !member.healthy() && beyond_hope(cluster, seen, member).is_some() {

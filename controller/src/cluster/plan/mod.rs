@@ -3,6 +3,7 @@
 //! The rules are asked in order; the first that has something to say decides. Repair comes before change, and change of
 //! membership before change of configuration, so that nothing voluntary starts on a cluster that is not whole.
 
+mod adopt;
 mod alarms;
 mod alone;
 mod aside;
@@ -39,6 +40,9 @@ pub(crate) use survivor::goes_on_alone;
 
 /// Decides the next step for one cluster.
 pub fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
+    if let Some(plan) = adopt::stay_away(seen) {
+        return plan;
+    }
     if let Some(plan) = certificates::renew(seen) {
         return plan;
     }
@@ -61,6 +65,9 @@ pub fn plan(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
 }
 
 fn unpaused(cluster: &ValidatedCluster, seen: &Observed) -> Plan {
+    if let Some(plan) = adopt::take_over(cluster, seen) {
+        return plan;
+    }
     if let Some(plan) = storage::follow_reclaim(cluster, seen) {
         return plan;
     }

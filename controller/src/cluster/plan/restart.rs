@@ -5,7 +5,7 @@ use etcd_operator_api::ValidatedCluster;
 use super::{alone, bootstrap::prepared, rollout, storage, survivor};
 use crate::cluster::{
     children::{self, InPlace},
-    observed::{ClaimFacts, Member, Observed, PodFacts, is_ephemeral},
+    observed::{ClaimFacts, Member, Observed, PodFacts},
     step::{Activity, Plan, Reason, Step, Why},
 };
 
@@ -33,7 +33,8 @@ pub(super) fn without_quorum(cluster: &ValidatedCluster, seen: &Observed) -> Pla
             "no quorum: bringing members back on their volumes",
         );
     }
-    if let Some(plan) = finished_pod(seen)
+    // What a pod that has ended holds in itself may be the last there is of the data.
+    if let Some(plan) = finished_pod(seen, |member| !member.on_scratch())
         .or_else(|| alone::give_the_word(seen))
         .or_else(|| stuck_on_an_old_spec(cluster, seen))
         .or_else(|| storage::room_for_the_unwell(cluster, seen))
@@ -86,7 +87,7 @@ pub(super) fn without_quorum(cluster: &ValidatedCluster, seen: &Observed) -> Pla
 
 /// Members etcd lists that have no pod, and what they need before they can have one.
 pub(super) fn missing_pods(cluster: &ValidatedCluster, seen: &Observed) -> Option<Plan> {
-    if let Some(plan) = finished_pod(seen) {
+    if let Some(plan) = finished_pod(seen, |_| true) {
         return Some(plan);
     }
     let absent: Vec<(&String, &Member)> = seen
@@ -95,7 +96,7 @@ pub(super) fn missing_pods(cluster: &ValidatedCluster, seen: &Observed) -> Optio
         .filter(|(_, member)| {
             member.pod.is_none()
                 && member.listed.is_some()
-                && !data_lost(cluster, member)
+                && !data_lost(member)
                 // A claim on its way out takes no new pod; when it is gone, so is the data.
                 && member.claim.as_ref().is_none_or(|claim| !claim.terminating)
         })
@@ -146,10 +147,10 @@ pub(super) fn missing_pods(cluster: &ValidatedCluster, seen: &Observed) -> Optio
 }
 
 /// A pod that has ended for good (evicted, node shut down) blocks its own replacement.
-fn finished_pod(seen: &Observed) -> Option<Plan> {
+fn finished_pod(seen: &Observed, may_go: impl Fn(&Member) -> bool) -> Option<Plan> {
     let (name, pod) = seen.members.iter().find_map(|(name, member)| {
         let pod = member.pod.as_ref()?;
-        (pod.finished && !pod.terminating).then_some((name, pod))
+        (pod.finished && !pod.terminating && may_go(member)).then_some((name, pod))
     })?;
     Some(Plan::step(
         Step::DeletePod {
@@ -209,15 +210,15 @@ fn why_made_anew(
 }
 
 /// A member that has started before and whose volume is gone cannot come back as itself.
-pub(super) fn data_lost(cluster: &ValidatedCluster, member: &Member) -> bool {
+pub(super) fn data_lost(member: &Member) -> bool {
     let started = member.listed.as_ref().is_some_and(|listed| listed.started);
     if !started {
         return false;
     }
-    if is_ephemeral(cluster) {
-        return member.pod.as_ref().is_none_or(|pod| pod.finished);
+    match &member.pod {
+        Some(pod) if pod.scratch => pod.finished,
+        _ => member.claim.as_ref().is_none_or(|claim| claim.lost),
     }
-    member.claim.as_ref().is_none_or(|claim| claim.lost)
 }
 
 /// Who does not run and is not what the spec asks for either, for a message: a member that cannot be asked changes no minor.

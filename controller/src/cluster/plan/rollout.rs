@@ -58,12 +58,16 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
             ),
         ),
     };
-    if is_ephemeral(cluster) && total == 1 {
+    if pod.scratch && total == 1 {
+        let remedy = if pod.adopted {
+            "put the spec back, and set `storage` or scale to 3 first"
+        } else {
+            "put the spec back, or scale to 3 first"
+        };
         return Some(Plan::stalled(
             Reason::WouldLoseData,
             format!(
-                "{name} is the only member and has no volume: restarting it would lose everything; put the spec back, or \
-                 scale to 3 first"
+                "{name} is the only member and has no volume: restarting it would lose everything; {remedy}"
             ),
         ));
     }
@@ -84,10 +88,12 @@ pub(super) fn follow_spec(cluster: &ValidatedCluster, seen: &Observed) -> Option
         };
         return Some(Plan::step(step, activity, reason, progress));
     }
-    let step = Step::Restart {
-        name: (*name).clone(),
-        pod_uid: pod.uid.clone(),
-        why: *why,
+    let (name, pod_uid, why) = ((*name).clone(), pod.uid.clone(), *why);
+    let step = if pod.adopted && pod.scratch && why == Why::Upgrade {
+        // Its flags are those of every version, and its data stay in it; a restart would lose them.
+        Step::SwapImage { name, pod_uid }
+    } else {
+        Step::Restart { name, pod_uid, why }
     };
     Some(Plan::step(step, activity, reason, progress))
 }
@@ -273,7 +279,15 @@ pub(crate) fn newcomer_version(cluster: &ValidatedCluster, seen: &Observed) -> V
     };
     // While an upgrade is under way a newcomer is given the log of those below, and must be able to read it.
     if cluster.version.minor() > running.lowest().minor() {
-        return running.lowest();
+        // Where a pod goes with its data, members are upgraded by being replaced: as what they were, that would never end.
+        let by_replacing = is_ephemeral(cluster)
+            && judge_step(running, cluster.version).is_ok()
+            && log_is_readable(cluster, seen);
+        return if by_replacing {
+            cluster.version
+        } else {
+            running.lowest()
+        };
     }
     let joins = judge_step(running, cluster.version).is_ok()
         && cluster.version.minor() >= running.highest().minor();

@@ -1,5 +1,6 @@
 //! Situations in a line or two, and the plan as text.
 
+mod adopt;
 mod alone;
 mod authorities;
 mod before_risk;

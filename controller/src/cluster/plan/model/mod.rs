@@ -270,6 +270,7 @@ impl World {
             planted: None,
             recovery_request: None,
             recovery: None,
+            coreos: None,
             foreign: Vec::new(),
             retained: Vec::new(),
             start_afresh: false,
@@ -307,6 +308,8 @@ impl World {
             does_not_fit: false,
             loads: Some(fixtures::LOADS.to_owned()),
             restarts: 0,
+            scratch: false,
+            adopted: false,
             forced: false,
             awaits: (pod.newcomer && !pod.ran).then_some(if pod.claim == NO_CLAIM {
                 Awaits::Place

@@ -4,8 +4,9 @@ use serde_json::json;
 
 use super::plans;
 use crate::cluster::{
-    fixtures::{cluster, formed, healthy_member, id_of, member},
+    fixtures::{cluster, formed, healthy_member, id_of, lose_pod, member},
     observed::Observed,
+    plan::rollout,
 };
 
 #[test]
@@ -173,4 +174,23 @@ fn a_half_done_upgrade_is_taken_back_without_a_downgrade() {
         plan.starts_with("restart c-b: it is to run another version;"),
         "{plan}"
     );
+}
+
+#[test]
+fn members_without_volumes_reach_another_minor_by_being_replaced_with_it() {
+    let old = cluster(json!({"version": "3.5.35", "storage": {"ephemeral": true}}));
+    let new = cluster(json!({"version": "3.6.16", "storage": {"ephemeral": true}}));
+    let mut seen = formed(&old, &["c-a", "c-b", "c-d"]);
+    assert!(plans(&new, &seen).starts_with("restart c-b: it is to run another version"));
+    lose_pod(&mut seen, "c-b");
+    assert!(plans(&new, &seen).starts_with("remove c-b from the cluster: its data is lost"));
+    seen.members.remove("c-b");
+    assert_eq!(rollout::newcomer_version(&new, &seen), new.version);
+    // On a volume it comes back as what it was, until its turn has come.
+    let claims = cluster(json!({"version": "3.6.16"}));
+    assert_eq!(rollout::newcomer_version(&claims, &seen), old.version);
+    // What cannot read the others' log does not join them.
+    let seen = formed(&new, &["c-a", "c-d"]);
+    let last = cluster(json!({"version": "3.7.3", "storage": {"ephemeral": true}}));
+    assert_eq!(rollout::newcomer_version(&last, &seen), new.version);
 }
