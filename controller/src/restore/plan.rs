@@ -510,14 +510,6 @@ fn replace(
             "the EtcdCluster has not begun yet: there is nothing to replace".to_owned(),
         );
     };
-    if status.cluster_id.is_none() {
-        return held(
-            "ClusterNotBegun",
-            "the EtcdCluster has never served: there is nothing to replace, and nothing to go back to. Wait until it does, or delete \
-             it and restore into a new one"
-                .to_owned(),
-        );
-    }
     if record.former.is_some() {
         let by = record
             .seed
@@ -525,6 +517,14 @@ fn replace(
         return held(
             "AnotherRestore",
             format!("restore {by} of the same EtcdCluster is not over: this one waits"),
+        );
+    }
+    if status.cluster_id.is_none() {
+        return held(
+            "ClusterNotBegun",
+            "the EtcdCluster has never served: there is nothing to replace, and nothing to go back to. Wait until it does, or delete \
+             it and restore into a new one"
+                .to_owned(),
         );
     }
     // One that cannot go on is no reason to wait: its members are set aside like any others.
