@@ -239,6 +239,15 @@ fn inspect(restore: &ValidatedRestore, seen: &Observed, policy: &Policy) -> Plan
         return Plan::working(Fetching, None, "trying again");
     }
     let Some(ended) = job.ended else {
+        // A Job tries again whatever its pod said; what is wrong with the snapshot itself is not worth waiting for.
+        if let Some(Report::Failed { reason, message }) = &job.report {
+            let why = hindrance(reason.as_str(), message.clone());
+            return if reason.is_final() {
+                Plan::failed(why)
+            } else {
+                hindered(*reason, why, None)
+            };
+        }
         let trouble = job.trouble.as_ref();
         let message = trouble.map_or_else(
             || "the snapshot is fetched and checked".to_owned(),
@@ -263,14 +272,18 @@ fn inspect(restore: &ValidatedRestore, seen: &Observed, policy: &Policy) -> Plan
     let step = (seen.now.duration_since(ended) >= AGAIN).then(|| Step::DeleteJob {
         uid: job.uid.clone(),
     });
-    // What may pass by itself is waited for; for the rest somebody has to act. Both are tried again.
+    hindered(reason, why, step)
+}
+
+/// What may pass by itself is waited for; for the rest somebody has to act. Both are tried again.
+fn hindered(reason: FailureReason, why: Hindrance, step: Option<Step>) -> Plan {
     let passing = matches!(
         reason,
         FailureReason::StoreUnreachable | FailureReason::TimedOut | FailureReason::Internal
     );
     Plan {
         step,
-        phase: Some(Fetching),
+        phase: Some(RestorePhase::Fetching),
         outlook: if passing {
             Outlook::Working(why)
         } else {
