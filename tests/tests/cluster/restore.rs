@@ -326,7 +326,7 @@ pub(crate) async fn a_restore_that_cannot_end_goes_back_and_the_next_outlives_st
     says(context, "next", "StoreUnreachable").await?;
     interruptions::kill_the_leader(context).await?;
     let pods: Api<Pod> = context.api();
-    let filling = until_filling(context, &cluster).await?;
+    let filling = until_filling(&cluster).await?;
     pods.delete(&filling, &DeleteParams::default().grace_period(0))
         .await?;
     store.up().await?;
@@ -338,12 +338,11 @@ pub(crate) async fn a_restore_that_cannot_end_goes_back_and_the_next_outlives_st
 }
 
 /// A pod of the cluster whose volume is being filled.
-async fn until_filling(context: &Context, cluster: &Cluster<'_>) -> anyhow::Result<String> {
+async fn until_filling(cluster: &Cluster<'_>) -> anyhow::Result<String> {
     etcd_operator_tests::until_answer(
         "a pod that is being filled",
         std::time::Duration::from_millis(200),
         || async {
-            
             let pods = cluster.pods().await?;
             let filling = pods.iter().find(|pod| {
                 let spec = pod.spec.as_ref();
