@@ -239,6 +239,15 @@ fn inspect(restore: &ValidatedRestore, seen: &Observed, policy: &Policy) -> Plan
         return Plan::working(Fetching, None, "trying again");
     }
     let Some(ended) = job.ended else {
+        // A Job tries again whatever its pod said; what is wrong with the snapshot itself is not worth waiting for.
+        if let Some(Report::Failed { reason, message }) = &job.report {
+            let why = hindrance(reason.as_str(), message.clone());
+            return if reason.is_final() {
+                Plan::failed(why)
+            } else {
+                hindered(*reason, why, None)
+            };
+        }
         let trouble = job.trouble.as_ref();
         let message = trouble.map_or_else(
             || "the snapshot is fetched and checked".to_owned(),
@@ -263,14 +272,18 @@ fn inspect(restore: &ValidatedRestore, seen: &Observed, policy: &Policy) -> Plan
     let step = (seen.now.duration_since(ended) >= AGAIN).then(|| Step::DeleteJob {
         uid: job.uid.clone(),
     });
-    // What may pass by itself is waited for; for the rest somebody has to act. Both are tried again.
+    hindered(reason, why, step)
+}
+
+/// What may pass by itself is waited for; for the rest somebody has to act. Both are tried again.
+fn hindered(reason: FailureReason, why: Hindrance, step: Option<Step>) -> Plan {
     let passing = matches!(
         reason,
         FailureReason::StoreUnreachable | FailureReason::TimedOut | FailureReason::Internal
     );
     Plan {
         step,
-        phase: Some(Fetching),
+        phase: Some(RestorePhase::Fetching),
         outlook: if passing {
             Outlook::Working(why)
         } else {
@@ -510,14 +523,6 @@ fn replace(
             "the EtcdCluster has not begun yet: there is nothing to replace".to_owned(),
         );
     };
-    if status.cluster_id.is_none() {
-        return held(
-            "ClusterNotBegun",
-            "the EtcdCluster has never served: there is nothing to replace, and nothing to go back to. Wait until it does, or delete \
-             it and restore into a new one"
-                .to_owned(),
-        );
-    }
     if record.former.is_some() {
         let by = record
             .seed
@@ -525,6 +530,14 @@ fn replace(
         return held(
             "AnotherRestore",
             format!("restore {by} of the same EtcdCluster is not over: this one waits"),
+        );
+    }
+    if status.cluster_id.is_none() {
+        return held(
+            "ClusterNotBegun",
+            "the EtcdCluster has never served: there is nothing to replace, and nothing to go back to. Wait until it does, or delete \
+             it and restore into a new one"
+                .to_owned(),
         );
     }
     // One that cannot go on is no reason to wait: its members are set aside like any others.

@@ -11,7 +11,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-fn backups(context: &Context) -> Api<DynamicObject> {
+pub(crate) fn backups(context: &Context) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk(GROUP, "v1beta2", "EtcdBackup");
     Api::namespaced_with(
         context.client(),

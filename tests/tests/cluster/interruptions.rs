@@ -109,6 +109,15 @@ async fn kill(context: &Context, controller: &str) -> Outcome {
     process.kill()
 }
 
+/// `kill -9` to whichever controller leads, and waits until one leads again.
+pub(crate) async fn kill_the_leader(context: &Context) -> Outcome {
+    let last = leading(context, None).await?;
+    kill(context, &last.name_any()).await?;
+    let left: Lease = of_operator(context).get(CONTROLLER).await?;
+    leading(context, left.spec.as_ref()).await?;
+    Ok(())
+}
+
 /// A cluster that is upgraded back and forth, each time as soon as the last time is done.
 struct Rolling<'a> {
     cluster: Cluster<'a>,

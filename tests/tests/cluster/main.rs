@@ -21,6 +21,7 @@ mod release;
 mod rest;
 mod restore;
 mod seen;
+mod worst_day;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         change::sizes_edited_in_mid_flight_lose_no_write,
         processes::killed_processes_come_back_one_and_all_at_once,
         change::a_changed_option_rolls_one_member_at_a_time_and_volumes_grow_online,
+        worst_day::a_majority_lost_for_good_is_told_of_and_survivor_and_backup_bring_the_data_back,
         change::labels_change_without_a_restart,
         backup::a_backup_proves_itself_in_the_store_and_one_that_repeats_keeps_what_it_is_told,
         backup::a_new_minor_waits_for_a_good_backup,
@@ -54,13 +56,12 @@ fn main() -> ExitCode {
         database::free_space_is_given_back_one_member_at_a_time_beside_a_ready_cluster,
         encryption::new_authorities_take_over_under_load_and_no_write_is_lost,
         encryption::client_tls_lets_in_who_has_the_client_secret_and_nobody_else,
-        restore::a_backup_becomes_a_new_cluster_and_takes_an_old_one_back_in_place,
-        restore::a_majority_lost_for_good_is_told_of_and_the_survivor_brings_the_data_back,
+        restore::a_backup_becomes_a_new_cluster_and_coreos_manifest_takes_an_old_one_back_in_place,
         pause::a_paused_cluster_does_nothing_until_it_may_and_an_autoscaler_gets_an_odd_size,
         again::retained_claims_outlive_the_resource_and_a_namesake_asks_before_it_leaves_them_alone,
         again::a_resource_made_anew_under_the_same_name_starts_afresh,
         interruptions::a_namespace_with_a_cluster_at_work_goes_without_a_trace,
-        restore::a_backup_that_is_not_sound_touches_nothing,
+        restore::a_backup_that_is_not_sound_or_does_not_fit_touches_nothing,
         life::a_bare_spec_gives_a_ready_three_member_cluster,
         life::a_key_written_through_the_client_service_is_read_by_every_member,
         life::deleting_the_resource_removes_all_that_belonged_to_it,
@@ -77,6 +78,10 @@ fn main() -> ExitCode {
         scenario!(interruptions::without_the_webhook_clusters_are_healed_and_deleted_all_the_same)
             .alone(),
         scenario!(interruptions::upgrades_go_on_where_a_killed_controller_left_them).alone(),
+        scenario!(
+            restore::a_restore_that_cannot_end_goes_back_and_the_next_outlives_store_and_controller
+        )
+        .alone(),
         scenario!(nodes::draining_each_node_in_turn_never_costs_the_quorum).alone(),
         scenario!(
             nodes::a_member_on_a_dead_node_is_replaced_and_its_remains_go_when_the_node_returns

@@ -201,6 +201,31 @@ fn what_is_wrong_with_the_snapshot_itself_ends_the_restore_with_everything_untou
 }
 
 #[test]
+fn what_is_wrong_with_the_snapshot_is_not_tried_again_and_again_by_its_job() {
+    for (fault, phase, stalled) in [
+        (FailureReason::SnapshotCorrupt, RestorePhase::Failed, false),
+        // It may be on its way into the store still.
+        (
+            FailureReason::SnapshotIncomplete,
+            RestorePhase::Fetching,
+            true,
+        ),
+        (
+            FailureReason::StoreUnreachable,
+            RestorePhase::Fetching,
+            false,
+        ),
+    ] {
+        let mut seen = after(failed(fault), 0);
+        seen.job.as_mut().unwrap().ended = None;
+        let plan = decide(&into_new(), &seen);
+        assert_eq!((reason(&plan), plan.phase), (fault.as_str(), Some(phase)));
+        assert_eq!(matches!(plan.outlook, Outlook::Stalled(_)), stalled);
+        assert_eq!(plan.step, None);
+    }
+}
+
+#[test]
 fn what_does_not_fit_ends_the_restore_with_everything_untouched() {
     let table = vec![
         (

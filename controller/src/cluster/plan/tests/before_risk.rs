@@ -133,7 +133,10 @@ fn a_backup_that_cannot_be_had_holds_the_step_and_says_why() {
         let plan = plans(&cluster, &seen);
         assert!(plan.starts_with("no step; stalled BackupFailed"), "{plan}");
         assert!(plan.contains(why), "{plan}");
-        assert!(plan.contains("beforeRisk to Never"), "{plan}");
+        assert!(
+            plan.contains("beforeRisk of EtcdCluster c to Never"),
+            "{plan}"
+        );
     }
 }
 
