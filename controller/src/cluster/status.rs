@@ -151,7 +151,9 @@ pub(crate) fn status(
 
 /// What was acted on. Claims that members are still to move onto may be chosen otherwise, or not at all, until the last one has moved.
 fn accepted(cluster: &ValidatedCluster, seen: &Observed) -> Accepted {
-    let unmoved = !is_ephemeral(cluster) && seen.members.values().any(Member::on_scratch);
+    let mut members = seen.members.values();
+    let unmoved =
+        !is_ephemeral(cluster) && members.any(|member| counts(seen, member) && member.on_scratch());
     if !unmoved {
         return cluster.accepted.clone();
     }

@@ -60,6 +60,8 @@ impl Left<'_> {
             });
             if let Some(address) = address {
                 service["spec"]["clusterIP"] = address.into();
+                // What the annotation asked for; the Kubernetes of today reads only this.
+                service["spec"]["publishNotReadyAddresses"] = true.into();
             }
             let service: Service = serde_json::from_value(service)?;
             let api: Api<Service> = self.context.api();
