@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufWriter, Read, Write as _},
+    io::{self, Read, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -24,6 +24,8 @@ use crate::{
 const RANGES: usize = 3;
 /// What a compressed file may ask of memory to be read: 2²⁵ bytes, more than any but `zstd --long` uses.
 const WINDOW: u32 = 25;
+/// What is decompressed, hashed and written at a time.
+const PIECE: usize = 512 * 1024;
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// A snapshot on the disk, and sound.
@@ -60,12 +62,16 @@ pub(crate) async fn fetch(
     disk::require_room(folder, room(size))?;
     let progress = Progress::new("fetched", object.size);
     let (pieces, arriving) = mpsc::channel::<Bytes>(1);
+    let (unpacked, to_write) = mpsc::channel::<Vec<u8>>(2);
+    let unpacking = {
+        let (name, manifest) = (name.to_owned(), manifest.clone());
+        let arriving = Arriving::new(arriving);
+        tokio::task::spawn_blocking(move || unpack(&name, arriving, manifest.as_ref(), &unpacked))
+    };
     let writing = {
         let (name, path) = (name.to_owned(), file.to_owned());
-        let manifest = manifest.clone();
-        tokio::task::spawn_blocking(move || {
-            write_down(&name, &path, Arriving::new(arriving), manifest.as_ref())
-        })
+        let most = manifest.as_ref().map(|manifest| manifest.facts.size);
+        tokio::task::spawn_blocking(move || write_down(&name, &path, to_write, most))
     };
     let part = PART as u64;
     let ranges = (0..object.size.div_ceil(part))
@@ -86,15 +92,14 @@ pub(crate) async fn fetch(
         drop(pieces);
         Ok::<(), Failure>(())
     };
-    let written = async {
-        writing.await.map_err(|error| {
-            Failure::internal(format!("writing the snapshot ended abruptly: {error}"))
-        })
-    };
-    let (fetched, written) = futures::join!(fetching, written);
-    // Of two failures the one of the store is the cause.
+    let threads = async { (unpacking.await, writing.await) };
+    let (fetched, (unpacked, written)) = futures::join!(fetching, threads);
+    let abruptly =
+        |error| Failure::internal(format!("writing the snapshot ended abruptly: {error}"));
+    // Of several failures the one of the store is the cause, then the one of what came from it.
     fetched?;
-    let passed = written??;
+    unpacked.map_err(abruptly)??;
+    let passed = written.map_err(abruptly)??;
     let status = {
         let (name, path, passed) = (name.to_owned(), file.to_owned(), passed.clone());
         tokio::task::spawn_blocking(move || snapshot::judge(&name, &path, &passed, depth))
@@ -192,14 +197,14 @@ fn agree(
     Ok(())
 }
 
-/// Decompresses where it is compressed, hashes and writes.
-fn write_down(
+/// Decompresses where it is compressed, on a thread of its own.
+fn unpack(
     name: &str,
-    path: &PathBuf,
     mut arriving: Arriving,
     manifest: Option<&Manifest>,
-) -> Result<Passed, Failure> {
-    let failed = |error: io::Error| Failure::file("write", path, &error);
+    unpacked: &mpsc::Sender<Vec<u8>>,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::internal(format!("zstd: {error}"));
     let begins = arriving.begins_with(&ZSTD);
     let compressed = match manifest.map(|manifest| manifest.compression) {
         Some(Compression::Zstd) if !begins => {
@@ -219,38 +224,56 @@ fn write_down(
     } else {
         Box::new(arriving)
     };
-    let most = manifest.map(|manifest| manifest.facts.size);
-    let mut file = BufWriter::with_capacity(256 * 1024, File::create(path).map_err(failed)?);
-    let mut passing = Passing::default();
-    let mut piece = vec![0; 128 * 1024];
     loop {
-        let read = match from.read(&mut piece) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(Failure::new(
-                    FailureReason::SnapshotIncomplete,
-                    format!("{name} is cut off: it ends in the middle of what is compressed"),
-                ));
-            }
-            Err(error) => {
-                return Err(snapshot::corrupt(
-                    name,
-                    &format!("it cannot be decompressed: {error}"),
-                ));
-            }
-        };
-        let bytes = piece.get(..read).unwrap_or_default();
-        passing.update(bytes);
+        let mut piece = vec![0; PIECE];
+        let read = fill(&mut from, &mut piece).map_err(|error| unreadable(name, &error))?;
+        piece.truncate(read);
+        // Where the writer has ended, it says why.
+        if read == 0 || unpacked.blocking_send(piece).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads until it is full, or at the end.
+fn fill(from: &mut impl Read, piece: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = piece.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match from.read(rest)? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(filled)
+}
+
+fn unreadable(name: &str, error: &io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        return Failure::new(
+            FailureReason::SnapshotIncomplete,
+            format!("{name} is cut off: it ends in the middle of what is compressed"),
+        );
+    }
+    snapshot::corrupt(name, &format!("it cannot be decompressed: {error}"))
+}
+
+/// Hashes and writes, on a thread of its own.
+fn write_down(
+    name: &str,
+    path: &PathBuf,
+    mut pieces: mpsc::Receiver<Vec<u8>>,
+    most: Option<u64>,
+) -> Result<Passed, Failure> {
+    let failed = |error: io::Error| Failure::file("write", path, &error);
+    let mut file = File::create(path).map_err(failed)?;
+    let mut passing = Passing::default();
+    while let Some(piece) = pieces.blocking_recv() {
+        passing.update(&piece);
         if most.is_some_and(|most| passing.length() > most) {
             return Err(changed(name, "its manifest tells of a smaller one"));
         }
-        file.write_all(bytes).map_err(failed)?;
+        file.write_all(&piece).map_err(failed)?;
     }
-    let file = file
-        .into_inner()
-        .map_err(|error| failed(error.into_error()))?;
-    drop(file);
     Ok(passing.end())
 }
 

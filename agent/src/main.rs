@@ -32,7 +32,9 @@ fn obey(places: Places) -> Result<Report, (FailureReason, String)> {
         .map_err(|error| invalid(format!("{ORDER} holds no order: {error}")))?;
     // One cryptography for TLS to etcd and to stores; a second call would only find it there.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    // Two: parts of a backup are encrypted and sent while etcd's stream is received.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
         .enable_all()
         .build()
         .map_err(internal)?;

@@ -30,10 +30,15 @@ use crate::{
 const LEVEL: i32 = 1;
 /// Parts on their way at once.
 const PARTS: usize = 3;
-/// Pieces of the stream that wait to be written down; etcd's are of 32 KiB.
-const PIECES: usize = 32;
+/// Pieces of the stream that are handed on together; etcd's are of 32 KiB, and a thread that is woken for each does little else.
+const BATCH: usize = 16;
+/// Batches that wait before each of the two threads.
+const BATCHES: usize = 4;
 /// How long an upload may take to be taken back.
 const ABORT: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Pieces of etcd's stream.
+type Batch = Vec<etcd_client::SnapshotResponse>;
 
 /// What `Order::Save` says.
 #[derive(Debug)]
@@ -140,10 +145,13 @@ async fn stream(
     store: &Opened,
 ) -> Result<(Passed, Status, u64), Failure> {
     let progress = Progress::new("received", size);
-    let (pieces, to_write) = mpsc::channel::<etcd_client::SnapshotResponse>(PIECES);
+    // Two threads beside the one that receives and sends: each has about a third of the work.
+    let (pieces, to_write) = mpsc::channel::<Batch>(BATCHES);
+    let (written, to_compress) = mpsc::channel::<Batch>(BATCHES);
     let (parts, mut to_send) = mpsc::channel::<Bytes>(1);
     let path = file.to_owned();
-    let writing = tokio::task::spawn_blocking(move || write_down(&path, to_write, parts));
+    let writing = tokio::task::spawn_blocking(move || write_down(&path, to_write, &written));
+    let compressing = tokio::task::spawn_blocking(move || compress(to_compress, parts));
     let receive = receive(&mut client, endpoint, pieces, &progress);
     let send = async {
         let mut stored = 0;
@@ -157,22 +165,15 @@ async fn stream(
         }
         Ok::<u64, Failure>(stored)
     };
-    let written = async {
-        writing.await.map_err(|error| {
-            Failure::internal(format!("writing the snapshot ended abruptly: {error}"))
-        })?
-    };
-    let ((), stored, passed) = futures::try_join!(receive, send, written)?;
+    let written = ended("writing the snapshot", writing);
+    let compressed = ended("compressing the snapshot", compressing);
+    let ((), stored, passed, ()) = futures::try_join!(receive, send, written, compressed)?;
     drop(progress);
     let (name, path) = (name.to_owned(), file.to_owned());
     let walked = passed.clone();
     let check =
         tokio::task::spawn_blocking(move || snapshot::judge(&name, &path, &walked, Depth::Whole));
-    let check = async {
-        check
-            .await
-            .map_err(|error| Failure::internal(format!("the check ended abruptly: {error}")))?
-    };
+    let check = ended("the check", check);
     // The last parts travel while the file is walked.
     let travel = async {
         upload
@@ -184,14 +185,24 @@ async fn stream(
     Ok((passed, status, stored))
 }
 
+/// What a thread of its own came to.
+async fn ended<T>(
+    what: &str,
+    thread: tokio::task::JoinHandle<Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let abruptly = |error| Failure::internal(format!("{what} ended abruptly: {error}"));
+    thread.await.map_err(abruptly)?
+}
+
 /// Reads etcd's stream to its end.
 async fn receive(
     client: &mut etcd_client::Client,
     endpoint: &str,
-    pieces: mpsc::Sender<etcd_client::SnapshotResponse>,
+    pieces: mpsc::Sender<Batch>,
     progress: &Progress,
 ) -> Result<(), Failure> {
     let mut stream = etcd::within(endpoint, client.snapshot()).await?;
+    let mut batch = Batch::with_capacity(BATCH);
     let silent = |_| {
         Failure::new(
             FailureReason::EtcdUnreachable,
@@ -203,45 +214,60 @@ async fn receive(
         let piece = next
             .map_err(silent)?
             .map_err(|error| etcd::explain(endpoint, &error))?;
-        let Some(piece) = piece else {
-            return Ok(());
-        };
-        progress.add(piece.blob().len());
-        if pieces.send(piece).await.is_err() {
-            // The writer has ended, and says why.
-            return Ok(());
+        let last = piece.is_none();
+        if let Some(piece) = piece {
+            progress.add(piece.blob().len());
+            batch.push(piece);
+        }
+        if last || batch.len() == BATCH {
+            let full = std::mem::replace(&mut batch, Batch::with_capacity(BATCH));
+            // Where the writer has ended, it says why.
+            if pieces.send(full).await.is_err() || last {
+                return Ok(());
+            }
         }
     }
 }
 
-/// Writes, hashes and compresses, on a thread of its own.
+/// Writes and hashes, on a thread of its own.
 fn write_down(
     path: &PathBuf,
-    mut pieces: mpsc::Receiver<etcd_client::SnapshotResponse>,
-    parts: mpsc::Sender<Bytes>,
+    mut pieces: mpsc::Receiver<Batch>,
+    written: &mpsc::Sender<Batch>,
 ) -> Result<Passed, Failure> {
     let failed = |error: io::Error| Failure::file("write", path, &error);
-    let mut file = BufWriter::with_capacity(256 * 1024, File::create(path).map_err(failed)?);
+    let mut file = BufWriter::with_capacity(512 * 1024, File::create(path).map_err(failed)?);
     let mut passing = Passing::default();
-    let mut encoder = zstd::Encoder::new(
-        Parts {
-            sink: parts,
-            part: Vec::new(),
-        },
-        LEVEL,
-    )
-    .map_err(failed)?;
-    encoder.include_checksum(true).map_err(failed)?;
-    while let Some(piece) = pieces.blocking_recv() {
-        let bytes = piece.blob();
-        passing.update(bytes);
-        file.write_all(bytes).map_err(failed)?;
-        encoder.write_all(bytes).map_err(|error| gone(&error))?;
+    while let Some(batch) = pieces.blocking_recv() {
+        for piece in &batch {
+            passing.update(piece.blob());
+            file.write_all(piece.blob()).map_err(failed)?;
+        }
+        if written.blocking_send(batch).is_err() {
+            return Err(gone(&io::ErrorKind::BrokenPipe.into()));
+        }
     }
     file.flush().map_err(failed)?;
-    let mut parts = encoder.finish().map_err(|error| gone(&error))?;
-    parts.send().map_err(|error| gone(&error))?;
     Ok(passing.end())
+}
+
+/// Compresses, on a thread of its own.
+fn compress(mut pieces: mpsc::Receiver<Batch>, parts: mpsc::Sender<Bytes>) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::internal(format!("zstd: {error}"));
+    let parts = Parts {
+        sink: parts,
+        part: Vec::new(),
+    };
+    let mut encoder = zstd::Encoder::new(parts, LEVEL).map_err(failed)?;
+    encoder.include_checksum(true).map_err(failed)?;
+    while let Some(batch) = pieces.blocking_recv() {
+        for piece in &batch {
+            let written = encoder.write_all(piece.blob());
+            written.map_err(|error| gone(&error))?;
+        }
+    }
+    let mut parts = encoder.finish().map_err(|error| gone(&error))?;
+    parts.send().map_err(|error| gone(&error))
 }
 
 /// The uploading side has ended, and says why itself.

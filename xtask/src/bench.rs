@@ -1,9 +1,11 @@
 //! `cargo xtask bench`: how quick and how small the operator is, beside what it is measured against, in the same run.
 //!
 //! On a local cluster of its own, `bench`: time from `helm install` to the first accepted apply, from apply to Ready beside a plain StatefulSet, idle memory of both programs,
-//! and their time from start to ready. `bench admission` measures the webhook under load, `bench lifecycle` the controller.
+//! and their time from start to ready. `bench admission` measures the webhook under load, `bench lifecycle` the controller,
+//! `bench backup` the agent.
 
 mod admission;
+mod backup;
 mod creation;
 mod install;
 mod lifecycle;
@@ -45,6 +47,8 @@ enum What {
     Admission(admission::Args),
     /// Measure what a cluster's life takes, and what the controller takes: at rest, and with a thousand clusters.
     Lifecycle(lifecycle::Args),
+    /// Measure backup and restore of much data, beside etcd's own tools.
+    Backup(backup::Args),
 }
 
 pub fn run(args: Args) -> Result<()> {
@@ -52,6 +56,7 @@ pub fn run(args: Args) -> Result<()> {
     match what {
         Some(What::Admission(args)) => return admission::run(args),
         Some(What::Lifecycle(args)) => return lifecycle::run(&args),
+        Some(What::Backup(args)) => return backup::run(&args),
         None => {}
     }
     let running = local::up(&Options {

@@ -186,6 +186,12 @@ fn s3(
         .with_virtual_hosted_style_request(!path_style)
         .with_client_options(client)
         .with_retry(retry);
+    // TLS keeps what is sent from being changed on its way, so it is not hashed once more to be signed; a whole backup is, by its manifest.
+    let plain = store
+        .endpoint
+        .as_deref()
+        .is_some_and(|endpoint| endpoint.starts_with("http://"));
+    builder = builder.with_unsigned_payload(!plain);
     if let Some(endpoint) = &store.endpoint {
         builder = builder.with_endpoint(if path_style {
             endpoint.clone()
