@@ -97,11 +97,17 @@ pub(crate) fn run(filter: &[String]) -> Count {
         println!("Properties are tried from {SEED}={seed}");
         tests.env(SEED, seed);
     }
-    match real_etcd() {
+    match real_etcd(&MODELLED) {
         Ok(programs) => {
             tests.env("ETCD_PROGRAMS", programs);
         }
         Err(error) => count.failed("unit: etcd to compare the model with", &error),
+    }
+    match real_etcd(&OLD) {
+        Ok(programs) => {
+            tests.env("OLD_ETCD_PROGRAMS", programs);
+        }
+        Err(error) => count.failed("unit: etcd to make old backups with", &error),
     }
     match program(&Program::Versitygw) {
         Ok(versitygw) => {
@@ -115,11 +121,18 @@ pub(crate) fn run(filter: &[String]) -> Count {
     count
 }
 
-/// `3.5.35=/folder/etcd,…`, one of each minor that knows learners and one that still refuses to add a member while another is down: what the
-/// controller's model of etcd is compared with.
-fn real_etcd() -> Result<String> {
-    let versions = ["3.4.31", "3.5.35", "3.6.10", "3.6.16", "3.7.3"];
-    let wanted = versions.map(|version| Program::Etcd(version.to_owned()));
+/// One of each minor that knows learners and one that still refuses to add a member while another is down: what the controller's model of
+/// etcd is compared with.
+const MODELLED: [&str; 5] = ["3.4.31", "3.5.35", "3.6.10", "3.6.16", "3.7.3"];
+/// What CoreOS's operator ran, and the last that restores with `etcdctl`: backups of these are restored still.
+const OLD: [&str; 4] = ["3.1.10", "3.2.13", "3.3.27", "3.4.31"];
+
+/// `3.5.35=/folder/etcd,…`.
+fn real_etcd(versions: &[&str]) -> Result<String> {
+    let wanted: Vec<Program> = versions
+        .iter()
+        .map(|version| Program::Etcd((*version).to_owned()))
+        .collect();
     let programs = programs::ensure(&Cache::open()?, &wanted)?;
     let pairs: Result<Vec<String>> = versions
         .iter()
