@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use etcd_operator_tests::{
     Cluster, Context, Outcome, condition_is, history::Traffic, until, until_answer,
 };
-use k8s_openapi::api::core::v1::{Endpoints, Namespace, Pod, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Namespace, PersistentVolumeClaim, Pod, Service};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
@@ -24,6 +24,11 @@ struct Left<'a> {
     context: &'a Context,
     name: &'a str,
     uid: String,
+    on_claims: bool,
+}
+
+fn claim_spec() -> Value {
+    json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}})
 }
 
 impl Left<'_> {
@@ -67,6 +72,17 @@ impl Left<'_> {
             let api: Api<Service> = self.context.api();
             api.create(&PostParams::default(), &service).await?;
         }
+        Ok(())
+    }
+
+    /// A member's claim, as `pod.persistentVolumeClaimSpec` asks for it.
+    async fn claim(&self, member: &str) -> Outcome {
+        let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+            "metadata": {"name": member, "labels": self.labels(), "ownerReferences": self.owner()},
+            "spec": claim_spec(),
+        }))?;
+        let api: Api<PersistentVolumeClaim> = self.context.api();
+        api.create(&PostParams::default(), &claim).await?;
         Ok(())
     }
 
@@ -122,12 +138,20 @@ impl Left<'_> {
                 }],
                 "restartPolicy": "Never", "hostname": member, "subdomain": self.name,
                 "automountServiceAccountToken": false,
-                "volumes": [{"name": "etcd-data", "emptyDir": {}}],
+                "volumes": [self.data(member)],
             },
         }))?;
         let api: Api<Pod> = self.context.api();
         api.create(&PostParams::default(), &pod).await?;
         self.serves(member).await
+    }
+
+    fn data(&self, member: &str) -> Value {
+        if self.on_claims {
+            json!({"name": "etcd-data", "persistentVolumeClaim": {"claimName": member}})
+        } else {
+            json!({"name": "etcd-data", "emptyDir": {}})
+        }
     }
 
     /// A member's pod, once it is ready.
@@ -228,9 +252,11 @@ async fn resource(
     context: &Context,
     cluster: &Cluster<'_>,
     members: &[&str],
+    pod: &Value,
 ) -> anyhow::Result<String> {
-    let spec =
-        json!({"size": members.len(), "version": VERSION, "repository": "quay.io/coreos/etcd"});
+    let spec = json!({
+        "size": members.len(), "version": VERSION, "repository": "quay.io/coreos/etcd", "pod": pod,
+    });
     let uid = cluster.create(&spec).await?.uid().context("a UID")?;
     let status = json!({"status": {
         "phase": "Running", "size": members.len(), "serviceName": format!("{}-client", cluster.name()), "clientPort": 2379,
@@ -266,7 +292,8 @@ pub(crate) async fn a_cluster_of_coreos_is_taken_over_and_moves_onto_claims(
     let left = Left {
         context,
         name: "legacy",
-        uid: resource(context, &cluster, &names).await?,
+        uid: resource(context, &cluster, &names, &json!({})).await?,
+        on_claims: false,
     };
     let stored = cluster.get().await?.data["spec"].clone();
     ensure!(stored["storage"]["ephemeral"] == true, "{stored:#}");
@@ -394,5 +421,89 @@ pub(crate) async fn a_cluster_of_coreos_is_taken_over_and_moves_onto_claims(
         "taken over from CoreOS, 3.2.13 → 3.3.27, a member lost, moved onto claims",
         &traffic.stop().await?,
     );
+    Ok(())
+}
+
+/// With a claim of CoreOS's a pod that is lost comes back on it; a member alone without one is followed by one that has a claim.
+pub(crate) async fn single_members_of_coreos_are_taken_over_with_and_without_a_claim(
+    context: &Context,
+) -> Outcome {
+    let_everybody_in(context).await?;
+    lock(context, 3600).await?;
+    let pod = json!({"persistentVolumeClaimSpec": claim_spec()});
+    let mut all = Vec::new();
+    for (name, member, on_claims) in [
+        ("kept", "kept-2v8kq7zsnm", true),
+        ("bare", "bare-x5ndg9rw4t", false),
+    ] {
+        let cluster = context.cluster(name);
+        let pod = if on_claims { &pod } else { &json!({}) };
+        let left = Left {
+            context,
+            name,
+            uid: resource(context, &cluster, &[member], pod).await?,
+            on_claims,
+        };
+        left.services().await?;
+        if on_claims {
+            left.claim(member).await?;
+        }
+        left.members(&cluster, &[member]).await?;
+        cluster.etcd().await?.put("before", "kept", None).await?;
+        all.push((cluster, member));
+    }
+    lock(context, -3600).await?;
+    for (cluster, member) in &all {
+        cluster.ready().await?;
+        let pods = uids(cluster).await?;
+        ensure!(pods.len() == 1 && pods.contains_key(*member), "{pods:?}");
+    }
+    let (with_claim, bare) = (&all[0], &all[1]);
+
+    let id = with_claim.0.members().await?;
+    let api: Api<Pod> = context.api();
+    let before = uids(&with_claim.0).await?;
+    api.delete(with_claim.1, &DeleteParams::default()).await?;
+    until(context.api::<Pod>(), with_claim.1, "another pod", |pod| {
+        pod.is_some_and(|pod| pod.uid().as_ref() != before.get(with_claim.1))
+    })
+    .await?;
+    with_claim.0.ready().await?;
+    ensure!(
+        with_claim.0.members().await? == id,
+        "the member list changed from {id:?}"
+    );
+
+    bare.0.change(&json!({"version": NEXT})).await?;
+    until(
+        context.clusters(),
+        "bare",
+        "the upgrade to be held",
+        |cluster| {
+            cluster.is_some_and(|cluster| {
+                condition_is(cluster, "Stalled", "True")
+                    && cluster.data["status"]["conditions"]
+                        .to_string()
+                        .contains("WouldLoseData")
+            })
+        },
+    )
+    .await?;
+    let storage = json!({"ephemeral": null, "size": "1Gi"});
+    bare.0
+        .change(&json!({"storage": storage, "options": {"quotaBackend": "512Mi"}}))
+        .await?;
+    bare.0.ready().await?;
+    let pods = uids(&bare.0).await?;
+    ensure!(pods.len() == 1 && !pods.contains_key(bare.1), "{pods:?}");
+    for (cluster, _) in &all {
+        let answer = cluster.etcd().await?.get("before", None).await?;
+        let found = answer.kvs().first().map(|entry| entry.value().to_vec());
+        ensure!(
+            found == Some(b"kept".to_vec()),
+            "{}: {found:?}",
+            cluster.name()
+        );
+    }
     Ok(())
 }

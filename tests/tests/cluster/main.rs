@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         // The longest first: the others run beside them.
         old::a_cluster_climbs_from_3_1_to_3_7_and_loses_no_write,
         coreos::a_cluster_of_coreos_is_taken_over_and_moves_onto_claims,
+        coreos::single_members_of_coreos_are_taken_over_with_and_without_a_claim,
         change::upgrades_from_3_5_to_3_7_and_back_to_3_6_lose_no_write,
         change::growing_to_seven_and_back_to_one_loses_no_write,
         data::full_disks_stop_writes_honestly_and_room_brings_them_back,
