@@ -522,6 +522,7 @@ impl Plan {
     }
 
     /// What it waits for may be over in moments, and nothing would tell.
+    #[must_use]
     pub fn soon(self) -> Self {
         Self {
             look_again: SOON,

@@ -100,12 +100,13 @@ fn a_cluster_that_has_lost_a_member_is_taken_over_and_then_healed() {
 
 #[test]
 fn what_cannot_be_taken_over_is_held_with_words_and_no_step() {
-    let held = |change: &dyn Fn(&mut Observed)| {
+    type Change<'a> = &'a dyn Fn(&mut Observed);
+    let held = |change: Change| {
         let mut seen = left(&THREE);
         change(&mut seen);
         plans(&as_it_was(), &seen)
     };
-    let cases: [(&dyn Fn(&mut Observed), &str); 6] = [
+    let cases: [(Change, &str); 6] = [
         (
             &|seen| {
                 seen.coreos.as_mut().unwrap().in_charge = Some("op in namespace n".to_owned());
