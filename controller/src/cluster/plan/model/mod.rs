@@ -61,6 +61,8 @@ pub(super) struct World {
     volumes: BTreeMap<u64, Data>,
     /// Which version the member on a claim is to run.
     claim_versions: BTreeMap<u64, Version>,
+    /// Which version that member was taken back from.
+    taken_back: BTreeMap<u64, Version>,
     etcd: Etcd,
     /// The newest write that was acknowledged to a client.
     acknowledged: u64,
@@ -102,6 +104,7 @@ impl World {
             cache: Kubernetes::default(),
             volumes: BTreeMap::new(),
             claim_versions: BTreeMap::new(),
+            taken_back: BTreeMap::new(),
             etcd: Etcd::default(),
             acknowledged: 0,
             counter: 0,
@@ -241,6 +244,7 @@ impl World {
             members.entry(name.clone()).or_default().claim = Some(ClaimFacts {
                 uid: uid.to_string(),
                 version: self.claim_versions.get(uid).copied(),
+                taken_back_from: self.taken_back.get(uid).copied(),
                 ..ClaimFacts::default()
             });
         }
@@ -424,7 +428,8 @@ impl World {
         }
         (self.kubernetes.status_version == self.cache.status_version).hash(&mut hasher);
         for uid in &made {
-            let version = self.claim_versions.get(uid).map(ToString::to_string);
+            let version = [&self.claim_versions, &self.taken_back]
+                .map(|versions| versions.get(uid).map(ToString::to_string));
             let data = self.volumes.get(uid).map(|data| {
                 let index = indices.iter().position(|index| *index == data.index);
                 (data.member, index)

@@ -17,7 +17,7 @@ use crate::cluster::{
     names,
     observed::{Observed, Start, quorum_of},
     plan::{plan, rollout},
-    step::{Outlook, Plan, Reason, Step},
+    step::{Outlook, Plan, Reason, Step, Why},
 };
 
 /// What one pass of the controller came to.
@@ -192,11 +192,18 @@ impl World {
             Some(Step::Renew { members }) => {
                 pen.put(|| self.kubernetes.certified.extend(members))?;
             }
-            Some(Step::Restart { name, pod_uid, .. }) => {
+            Some(Step::Restart { name, pod_uid, why }) => {
                 let step = plan.step.as_ref().map(ToString::to_string);
+                let pod = seen.members.get(&name).and_then(|known| known.pod.as_ref());
+                let version = rollout::comes_back_as(&self.cluster, pod, why);
+                let back = pod.and_then(|pod| rollout::taken_back_from(&self.cluster, seen, pod));
                 pen.put(|| {
-                    if let Some(claim) = self.kubernetes.claims.get(&name) {
-                        self.claim_versions.insert(*claim, self.cluster.version);
+                    if let Some(claim) = self.kubernetes.claims.get(&name).copied() {
+                        self.claim_versions.insert(claim, version);
+                        if why == Why::Upgrade {
+                            self.taken_back.remove(&claim);
+                            self.taken_back.extend(back.map(|back| (claim, back)));
+                        }
                     }
                 })?;
                 pen.put(|| {
@@ -204,6 +211,11 @@ impl World {
                     self.kubernetes.delete_pod(&name, &pod_uid);
                 })?;
             }
+            Some(Step::KeepVersion { name, version }) => pen.put(|| {
+                if let Some(claim) = self.kubernetes.claims.get(&name).copied() {
+                    self.claim_versions.insert(claim, version);
+                }
+            })?,
             Some(Step::DeletePod { name, pod_uid, .. }) => {
                 pen.put(|| self.kubernetes.delete_pod(&name, &pod_uid))?;
             }
@@ -247,10 +259,12 @@ impl World {
             return;
         }
         let uid = self.unique();
+        let version = self.claim_versions[&claim];
+        let at_version = children::at_version(&self.cluster, version);
         let pod = ModelPod {
             uid,
-            version: self.claim_versions[&claim],
-            config: children::fingerprint(&self.cluster, name),
+            version,
+            config: children::fingerprint(&at_version, name),
             claim,
             ready: false,
             since: self.minute,
