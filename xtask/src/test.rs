@@ -89,7 +89,7 @@ pub fn run(args: Args) -> Result<()> {
         && let Some(Ok(stage)) = &stage
         && let Some((_, last)) = counts.last_mut()
     {
-        last.check("cluster::every_right_that_is_granted_was_used", || {
+        last.check("cluster::rights_that_nothing_used_can_be_told", || {
             rights::check(&stage.running.logs)
         });
     }

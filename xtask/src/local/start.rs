@@ -5,6 +5,8 @@ use std::{
     io::Write as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
@@ -23,6 +25,8 @@ use crate::{
     progress,
 };
 
+const PLUGINS: &str = "/var/lib/kubelet/device-plugins/kubelet.sock";
+const PATIENCE: Duration = Duration::from_secs(30);
 const MANIFESTS: [&str; 2] = [
     include_str!("../../manifests/volumes.yaml"),
     include_str!("../../manifests/dns.yaml"),
@@ -57,7 +61,10 @@ pub fn afresh(layout: &Layout, nodes: u8, programs: &Programs, image_store: &Pat
     start(control_plane::controller_manager(layout, programs)?)?;
     start(control_plane::scheduler(layout, programs)?)?;
     for node in &nodes {
-        start(node::kubelet(layout, node, programs)?)?;
+        // One that was there before would be taken for the next kubelet's.
+        let _ = fs::remove_file(PLUGINS);
+        let kubelet = start(node::kubelet(layout, node, programs)?)?;
+        listens_for_plugins(kubelet.last());
     }
     start(control_plane::proxy(layout, programs)?)?;
     apply(layout, programs)?;
@@ -68,6 +75,18 @@ pub fn afresh(layout: &Layout, nodes: u8, programs: &Programs, image_store: &Pat
     cache::appear_whole(&path, |partial| {
         Ok(fs::write(partial, serde_json::to_vec_pretty(&record)?)?)
     })
+}
+
+/// All kubelets of a machine listen at this path, whatever their `root-dir`: each takes it from the one before, but one that finds it
+/// taken in the very moment of listening ends. Hence they start one after another. What is wrong otherwise, readiness tells.
+fn listens_for_plugins(kubelet: Option<&Started>) {
+    let since = Instant::now();
+    while kubelet.is_some_and(Started::alive)
+        && !Path::new(PLUGINS).exists()
+        && since.elapsed() < PATIENCE
+    {
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Starts again what has ended of a cluster that was up, and waits until it is whole.
